@@ -39,6 +39,7 @@ mod solo;
 mod standby;
 mod strategies;
 mod takeover;
+mod tasks;
 mod unreadable;
 
 use trainyard_tests::LIMIT;

@@ -85,6 +85,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(of_parts());
     rows.extend(of_heads());
     rows.extend(of_layers());
+    rows.extend(of_tasks());
     let key = "model.embedding_initializer";
     rows.extend(crate::keys::feature::of_initial_values(key, key, |row| row));
     for key in [
@@ -414,6 +415,99 @@ fn of_layers() -> Vec<Row> {
             "{ kind = \"masknet_classifier\", mask_units = [4, 4], mask_blocks = \"serial\" }",
         )
         .to("\"parallel\"")
+        .sees(trained),
+    ]);
+    rows
+}
+
+/// The tiny job with a model of these tasks.
+fn tasks(model: &str, tasks: &str) -> [(&'static str, String); 3] {
+    [
+        ("model", format!("{{ {model}, task = [{tasks}] }}")),
+        ("feature.1.wide", "-".to_owned()),
+        ("input.label", "-".to_owned()),
+    ]
+}
+
+fn of_tasks() -> Vec<Row> {
+    let task = |name: &str, head: &str, more: &str, label: &str| {
+        format!("{{ name = \"{name}\", head = \"{head}\"{more}, label = {{ {label} }} }}")
+    };
+    let clicks = task("click", "binary", "", "column = \"y\"");
+    let both = format!(
+        "{clicks}, {}",
+        task("other", "regression", "", "column = \"r\"")
+    );
+    let binary = format!(
+        "{clicks}, {}",
+        task("other", "binary", "", "column = \"y2\"")
+    );
+    let bottom = "kind = \"shared_bottom\", hidden_units = [4], tower_units = [3]";
+    let of = |key: &'static str, model: &str, all: &str| over(row(key), &tasks(model, all));
+    let mmoe = "kind = \"mmoe\", hidden_units = [4], experts = 2";
+    let ple = "kind = \"ple\", hidden_units = [4], experts = 2, task_experts = 2";
+    let first = |key: &'static str, one: String| of(key, bottom, &one);
+    let head = |one: &str, other: &str, column: &str| {
+        let label = format!("column = \"{column}\"");
+        first("model.task.head", task("a", one, "", &label))
+            .set("model.task.0.head", format!("\"{other}\""))
+    };
+    let mut rows: Vec<Row> = ["mmoe", "ple", "esmm"]
+        .iter()
+        .map(|kind| {
+            of("model.kind", bottom, &binary)
+                .set("model.kind", format!("\"{kind}\""))
+                .sees(variables)
+        })
+        .collect();
+    rows.extend([
+        of("model.tower_units", bottom, &both).to("[2]"),
+        of("model.experts", mmoe, &both).to("3"),
+        of("model.task_experts", ple, &both).to("3"),
+        of("model.expert_levels", ple, &both).to("1"),
+        of("model.task.name", bottom, &both)
+            .set("model.task.0.name", "\"buy\"")
+            .by(EVALUATE)
+            .sees(metric_names),
+        of("model.task.weight", bottom, &both).set("model.task.1.weight", "0.5"),
+        of("model.task.weight_column", bottom, &both).set("model.task.0.weight_column", "\"w\""),
+        of("model.task.label.column", bottom, &both)
+            .set("model.task.0.label", "{ column = \"y2\" }"),
+        first(
+            "model.task.label.positive",
+            task(
+                "a",
+                "binary",
+                "",
+                "column = \"answer_dot\", positive = \">50K\"",
+            ),
+        )
+        .set(
+            "model.task.0.label",
+            "{ column = \"answer_dot\", positive = \">50K*\" }",
+        ),
+        first(
+            "model.task.label.vocabulary",
+            task(
+                "a",
+                "binary",
+                "",
+                "column = \"answer\", vocabulary = [\"<=50K\", \">50K\"]",
+            ),
+        )
+        .set(
+            "model.task.0.label",
+            "{ column = \"answer\", vocabulary = [\">50K\", \"<=50K\"] }",
+        ),
+        head("regression", "binary", "y"),
+        head("regression", "logistic_regression", "y"),
+        head("regression", "poisson", "count"),
+        head("regression", "multi_class", "k").set("model.task.0.n_classes", "3"),
+        first(
+            "model.task.n_classes",
+            task("a", "multi_class", ", n_classes = 3", "column = \"k\""),
+        )
+        .set("model.task.0.n_classes", "4")
         .sees(trained),
     ]);
     rows

@@ -45,6 +45,27 @@ const HEADS: [(&str, &str); 6] = [
     ("poisson", r#"{ column = "count" }"#),
     ("logistic_regression", r#"{ column = "share" }"#),
 ];
+/// Kinds of models of several tasks, with their keys.
+const OF_TASKS: [(&str, &str); 4] = [
+    ("shared_bottom", "hidden_units = [8]\ntower_units = [5]\n"),
+    (
+        "mmoe",
+        "hidden_units = [8]\nexperts = 3\ntower_units = [5]\nbatch_norm = true\n",
+    ),
+    ("ple", "hidden_units = [8]\nexperts = 2\ntask_experts = 1\n"),
+    ("esmm", "tower_units = [8, 5]\n"),
+];
+/// Heads of tasks, with their labels. Some of the second are missing.
+const TASKS: [(&str, &str); 5] = [
+    ("binary", r#"{ column = "binary" }"#),
+    (
+        "multi_class",
+        r#"{ column = "class", vocabulary = ["low", "middle", "high"] }"#,
+    ),
+    ("regression", r#"{ column = "slot" }"#),
+    ("poisson", r#"{ column = "count" }"#),
+    ("logistic_regression", r#"{ column = "share" }"#),
+];
 /// Activations besides `relu`.
 const ACTIVATIONS: [&str; 10] = [
     "relu6",
@@ -215,11 +236,33 @@ impl Case {
         }
     }
 
+    fn has_tasks(&self) -> bool {
+        OF_TASKS.iter().any(|(family, _)| *family == self.family)
+    }
+
+    /// Returns the lines of `[model]` that say what is predicted, and the tasks, if the model has several.
+    fn kind(&self) -> (String, String) {
+        let (family, head) = (self.family, self.head);
+        if !self.has_tasks() {
+            let kind = format!("kind = \"{family}_estimator\"\nhead = \"{head}\"\n");
+            return (kind, String::new());
+        }
+        let tasks = match family {
+            "esmm" => vec![TASKS[0]; 2],
+            _ => TASKS.to_vec(),
+        };
+        let tasks = tasks.iter().enumerate().map(|(place, (head, label))| {
+            format!("[[model.task]]\nname = \"task{place}\"\nhead = \"{head}\"\nlabel = {label}\n")
+        });
+        (format!("kind = \"{family}\"\n"), tasks.collect())
+    }
+
     fn features(&self) -> String {
         let (linear, deep) = match self.family {
             "baseline" => return String::new(),
             "linear" => (true, false),
             "dnn" | "dcn" | "dlrm" | "autoint" | "final_mlp" | "masknet" => (false, true),
+            _ if self.has_tasks() => (false, true),
             _ => (true, true),
         };
         let factorized = self.family.contains("fm");
@@ -270,7 +313,7 @@ impl Case {
         };
         let mut more = self.model.clone();
         let has_layers = more.lines().any(|line| line.starts_with("hidden_units"));
-        if dnn && self.family != "fm" && !has_layers {
+        if dnn && !["fm", "esmm"].contains(&self.family) && !has_layers {
             more.push_str("hidden_units = [12, 6]\n");
         }
         // As the hidden layers, far smaller than the defaults.
@@ -293,16 +336,20 @@ impl Case {
                 "dnn_optimizer = {{ kind = \"adagrad\", learning_rate = {rate} }}\n"
             ));
         }
+        let label = if self.has_tasks() {
+            String::new()
+        } else {
+            format!("label = {label}\n")
+        };
+        let (kind, tasks) = self.kind();
         let job = format!(
-            "model_dir = {model_dir:?}\n[input]\nlabel = {label}\nmissing = {missing:?}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
-             [input.eval]\nfiles = [{rows:?}]\n[model]\nkind = \"{family}_estimator\"\nhead = \"{head}\"\n{dimension}{more}\
+            "model_dir = {model_dir:?}\n[input]\n{label}missing = {missing:?}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
+             [input.eval]\nfiles = [{rows:?}]\n[model]\n{kind}{dimension}{more}{tasks}\
              [train]\nmax_steps = 60\n[[exporter]]\nkind = \"final\"\nformat = [\"onnx\", \"safetensors\"]\n\
              hashed_as_ids = {hashed}\n{features}",
             model_dir = folder.join("model").display().to_string(),
             missing = MISSING,
             rows = rows.display().to_string(),
-            family = self.family,
-            head = self.head,
             hashed = self.hashed,
             features = self.features(),
         );
@@ -328,6 +375,10 @@ pub(crate) fn cases() -> Vec<Case> {
                 ));
             }
         }
+    }
+    for (family, model) in OF_TASKS {
+        let name = format!("{family} of tasks");
+        out.push(Case::new(name, family, "tasks", model, true));
     }
     for activation in ACTIVATIONS {
         let model = format!("activation = \"{activation}\"\n");

@@ -41,7 +41,10 @@ pub fn find_warm_start(
         let names: Vec<&str> = found.0.names.keys().map(String::as_str).collect();
         let features = job.features.iter().map(|feature| feature.name.as_str());
         let own = Agreement::of(job);
-        check_meaning(&Agreement::recorded(trained), &own, features, &names)?;
+        let trained = Agreement::recorded(trained);
+        check_meaning(&trained, &own, features, &names)?;
+        let tasks = job.model.tasks.iter().map(|task| task.name.as_str());
+        check_tasks(&trained, &own, tasks, &names)?;
     }
     Ok(found)
 }
@@ -90,6 +93,11 @@ pub(crate) fn check_meaning<'a>(
     let Some(variable) = variables.iter().find(of_outputs) else {
         return Ok(());
     };
+    // Each task has classes of its own.
+    let has_tasks = |job: &Agreement| !job.only(&["model.task"]).lines().is_empty();
+    if has_tasks(own) || has_tasks(trained) {
+        return Ok(());
+    }
     for key in OF_CLASSES {
         let (there, here) = (trained.get(key), own.get(key));
         if there != here {
@@ -99,6 +107,36 @@ pub(crate) fn check_meaning<'a>(
                 &shown(there),
                 &shown(here),
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the classes of the tasks whose variables a warm start has mean the same to the job that trained them.
+///
+/// # Errors
+/// A task of the same name has other classes.
+fn check_tasks<'a>(
+    trained: &Agreement,
+    own: &Agreement,
+    tasks: impl Iterator<Item = &'a str>,
+    variables: &[&str],
+) -> Result<(), Diagnostic> {
+    for task in tasks.filter(|task| trained.of_task(task, "head").is_some()) {
+        let scope = format!("tasks/{task}/");
+        let Some(variable) = variables
+            .iter()
+            .find(|variable| variable.starts_with(&scope))
+        else {
+            continue;
+        };
+        for key in ["head", "label.vocabulary", "label.positive"] {
+            let [there, here] = [trained, own].map(|job| job.of_task(task, key));
+            if there != here {
+                let what = format!("`{key}` of task `{task}`");
+                let [there, here] = [there, here].map(|value| value.unwrap_or("not set"));
+                return Err(other(variable, &what, there, here));
+            }
         }
     }
     Ok(())
@@ -176,5 +214,30 @@ mod tests {
     fn a_feature_that_the_other_job_did_not_have_is_not_compared() {
         let own = ["feature.1(age).kind=\"bucketized\"", TRAINED[2]];
         check(&own, &["linear/linear_model/age/weights"]).expect("nothing is known of it");
+    }
+
+    #[test]
+    fn classes_of_a_task_are_those_of_the_task_of_its_name_wherever_it_stands() {
+        let trained = agreement(&[
+            "input.label.positive=\"no\"",
+            "model.task.0(buy).head=\"binary\"",
+            "model.task.0(buy).label.positive=\"no\"",
+            "model.task.1(click).head=\"binary\"",
+            "model.task.1(click).label.positive=\"yes\"",
+        ]);
+        let own = |positive: &str| {
+            let label = format!("model.task.0(click).label.positive={positive:?}");
+            let first = format!("input.label.positive={positive:?}");
+            agreement(&[&first, "model.task.0(click).head=\"binary\"", &label])
+        };
+        let variables = ["tasks/click/logits/kernel"];
+        let check = |own: &Agreement| {
+            check_meaning(&trained, own, [].into_iter(), &variables)?;
+            check_tasks(&trained, own, ["click"].into_iter(), &variables)
+        };
+        assert!(check(&own("yes")).is_ok());
+        let refused = check(&own("no")).expect_err("another class");
+        let told = "`label.positive` of task `click` is \"yes\" in the job that trained it";
+        assert!(refused.message.contains(told), "{}", refused.message);
     }
 }

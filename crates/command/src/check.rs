@@ -199,7 +199,12 @@ fn named(files: &[PathBuf]) -> String {
 
 /// Returns one diagnostic for each kind of mistake in the records, with its cure.
 fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
-    let label = &job.input.label;
+    let labels: Vec<&LabelConfig> = job.labels().into_iter().map(|(label, _)| label).collect();
+    let key = if job.model.tasks.is_empty() {
+        "input.label"
+    } else {
+        "model.task.label"
+    };
     let skips = job.input.bad_rows == BadRows::Skip;
     let Checked { read, errors, bad } = found;
     let of_files = errors.into_iter().map(|(error, files)| {
@@ -232,7 +237,7 @@ fn told(job: &Job, found: Checked) -> impl Iterator<Item = Diagnostic> {
                 ..problem.help("training leaves such records out, by input.bad_rows = \"skip\"")
             };
         }
-        problem.help(cure(label, &first, share))
+        problem.help(cure((&labels, key), &first, share))
     });
     of_files.chain(of_records)
 }
@@ -245,14 +250,19 @@ enum BadShare {
     Some,
 }
 
-/// Returns the cure for bad records.
-fn cure(label: &LabelConfig, first: &BadRow, share: BadShare) -> String {
-    let is_label = first.column.as_ref() == Some(&label.column);
+/// Returns the cure for bad records, given the labels and the key that has them.
+fn cure((labels, key): (&[&LabelConfig], &str), first: &BadRow, share: BadShare) -> String {
     let is_text = first.reason.ends_with("is not a number");
-    if is_label && is_text && label.positive.is_none() && label.vocabulary.is_none() {
-        return "the label is a text: name the positive class with input.label.positive, or all classes in their order with \
-                input.label.vocabulary"
-            .to_owned();
+    let is_without_texts = |label: &&&LabelConfig| {
+        first.column.as_ref() == Some(&label.column)
+            && label.positive.is_none()
+            && label.vocabulary.is_none()
+    };
+    if is_text && labels.iter().any(|label| is_without_texts(&label)) {
+        return format!(
+            "the label is a text: name the positive class with {key}.positive, or all classes in their order with \
+             {key}.vocabulary"
+        );
     }
     match first.cause() {
         Some(cause) => cause,

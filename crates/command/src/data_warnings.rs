@@ -49,20 +49,19 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
         .warnings
         .extend(look_for_class_of_several_texts(job, profile));
     look_at_groups(job, profile, &mut findings);
-    let label = profile.column(&job.input.label.column);
     if profile.rows < RECORDS_MIN {
         // Of few records, only what holds for all of them is told.
-        if let (Some(positive), Some(column)) = (&job.input.label.positive, label)
-            && column.values >= LABELS_MIN
-        {
-            look_at_positive(positive, column, &mut findings);
-            findings.lines.clear();
+        for (label, _) in job.labels() {
+            if let (Some(positive), Some(column)) = (&label.positive, profile.column(&label.column))
+                && column.values >= LABELS_MIN
+            {
+                look_at_positive(positive, column, &mut findings);
+                findings.lines.clear();
+            }
         }
         return findings;
     }
-    if let Some(column) = label {
-        look_at_label(job, column, profile.rows, &mut findings);
-    }
+    look_at_labels(job, profile, &mut findings);
     look_at_weight(job, profile, &mut findings);
     look_for_absent(job, profile, &mut findings);
     for feature in &job.features {
@@ -108,9 +107,7 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
 }
 
 fn look_at_evaluated_columns(job: &Job, profile: &Profile, findings: &mut Findings) {
-    if let Some(column) = profile.column(&job.input.label.column) {
-        look_at_label(job, column, profile.rows, findings);
-    }
+    look_at_labels(job, profile, findings);
     look_at_weight(job, profile, findings);
     look_for_absent(job, profile, findings);
     for (name, _) in &mut findings.lines {
@@ -174,7 +171,12 @@ fn look_for_files_in_both_inputs(job: &Job, findings: &mut Findings) {
 
 /// Warns about features that read the label: such a model predicts its input, and learns nothing.
 fn look_for_label_among_features(job: &Job, findings: &mut Findings) {
-    let label = &job.input.label.column;
+    for (label, _) in job.labels() {
+        look_for_column_among_features(job, &label.column, findings);
+    }
+}
+
+fn look_for_column_among_features(job: &Job, label: &String, findings: &mut Findings) {
     if job.input.weight_column.as_ref() == Some(label) {
         let message = format!("input.weight_column is the label column `{label}`");
         let help = "name another column, or leave it out: records whose label is 0 count nowhere";
@@ -225,8 +227,37 @@ fn shown(column: &ColumnProfile) -> String {
     text
 }
 
-fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Findings) {
-    let label = &job.input.label;
+/// Looks at the label, or at those of the tasks, which are named in the lines.
+fn look_at_labels(job: &Job, profile: &Profile, findings: &mut Findings) {
+    for (place, (label, head)) in job.labels().into_iter().enumerate() {
+        let Some(column) = profile.column(&label.column) else {
+            continue;
+        };
+        let mut found = Findings::default();
+        look_at_label(job, (label, head), column, profile.rows, &mut found);
+        if let Some(task) = job.model.tasks.get(place) {
+            for (name, _) in &mut found.lines {
+                *name = format!("{name} of {}", task.name);
+            }
+            let key = format!("model.task.{place}.label");
+            let of_task = |text: &str| text.replace("input.label", &key);
+            for warning in &mut found.warnings {
+                warning.message = format!("task `{}`: {}", task.name, of_task(&warning.message));
+                warning.help = warning.help.as_deref().map(of_task);
+            }
+        }
+        findings.lines.extend(found.lines);
+        findings.warnings.extend(found.warnings);
+    }
+}
+
+fn look_at_label(
+    job: &Job,
+    (label, head): (&LabelConfig, HeadKind),
+    column: &ColumnProfile,
+    rows: u64,
+    findings: &mut Findings,
+) {
     let name = &label.column;
     if column.values == 0 {
         let message = format!("none of {rows} records of the sample has a label in `{name}`");
@@ -239,7 +270,7 @@ fn look_at_label(job: &Job, column: &ColumnProfile, rows: u64, findings: &mut Fi
         look_at_positive(positive, column, findings);
         return;
     }
-    if matches!(job.model.head, HeadKind::Binary | HeadKind::MultiClass) {
+    if matches!(head, HeadKind::Binary | HeadKind::MultiClass) {
         look_at_vocabulary_of_label(label, job.input.bad_rows, column, findings);
         if findings.warnings.is_empty() && column.distinct() > 1 {
             let line = format!(
@@ -286,7 +317,7 @@ fn look_for_absent(job: &Job, profile: &Profile, findings: &mut Findings) {
     let is_read = |name: &String| {
         let input = &job.input;
         let mut features = job.features.iter().filter_map(column_of);
-        *name == input.label.column
+        job.labels().iter().any(|(label, _)| *name == label.column)
             || input.weight_column.as_ref() == Some(name)
             || features.any(|column| column == name)
     };

@@ -314,7 +314,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     print(&told(&path, &job, &source, &found, &choice, &parts))?;
     check_written(&path, &job)?;
     report(
-        look_for_class_of_several_texts(&job, &found).as_slice(),
+        &look_for_class_of_several_texts(&job, &found),
         LogFormat::Text,
     );
     if let Some(message) = &choice.is_no_better {

@@ -371,7 +371,7 @@ fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)>
     let mut out = Vec::new();
     for (key, values) in prediction
         .iter()
-        .filter(|(key, _)| !key.starts_with("all_"))
+        .filter(|(key, _)| !key.rsplit('/').next().unwrap_or(key).starts_with("all_"))
     {
         let texts: Vec<String> = match values {
             Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),

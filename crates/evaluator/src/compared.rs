@@ -17,6 +17,16 @@ fn without_evaluation<'a>(job: &Job, metric: &'a str) -> &'a str {
     }
 }
 
+/// Returns the name of a metric of a task without that of the task before it, or the name of a metric of a model of one task. A model
+/// of several has no other metrics than the loss.
+fn without_task<'a>(job: &Job, metric: &'a str) -> &'a str {
+    match metric.split_once('/') {
+        Some((name, own)) if job.model.tasks.iter().any(|task| task.name == name) => own,
+        _ if job.model.tasks.is_empty() => metric,
+        _ => "",
+    }
+}
+
 /// Returns whether a model reports a metric from its first record on: those of classes, of thresholds and of calibration.
 fn is_of_records(job: &Job, metric: &str) -> bool {
     const OF_CLASSES: [&str; 3] = ["auc", "auc_precision_recall", "probability_mean"];
@@ -36,12 +46,17 @@ fn is_of_records(job: &Job, metric: &str) -> bool {
 
 /// Returns what the evaluated records lack, without which an evaluation does not report a metric that the model has.
 pub(crate) fn why_absent(job: &Job, metric: &str) -> Option<String> {
-    match (without_evaluation(job, metric), &job.eval.group_auc_column) {
+    let metric = without_evaluation(job, metric);
+    match (without_task(job, metric), &job.eval.group_auc_column) {
         (OF_GROUPS, Some(column)) => Some(format!(
             "no evaluation has here: no group of `{column}` (eval.group_auc_column) has records of both classes"
         )),
         (OF_BOTH_CLASSES, _) => Some(
             "no evaluation has here: all records are of one class, or there are more than 20 million"
+                .to_owned(),
+        ),
+        (own, _) if own != metric && !own.is_empty() => Some(
+            "no evaluation has here: no record has the label of the task, or all weights are 0"
                 .to_owned(),
         ),
         _ => None,
@@ -85,7 +100,7 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
     });
     for (what, key, metric) in exporters.chain(early_stopping) {
         let metric = metric.as_str();
-        let own = without_evaluation(job, metric);
+        let own = without_task(job, without_evaluation(job, metric));
         let has_groups = job.eval.group_auc_column.is_some();
         if known.contains(&metric)
             || own == OF_BOTH_CLASSES
@@ -94,7 +109,7 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
         {
             continue;
         }
-        if own == OF_GROUPS {
+        if own == OF_GROUPS && job.model.tasks.is_empty() {
             let message =
                 format!("{what} compares the metric `{metric}`, and the job names no groups");
             return Err(Diagnostic::error(Code::E1101, message)

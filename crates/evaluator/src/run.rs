@@ -343,10 +343,17 @@ pub fn warn_of_one_class(scores: &Scores) {
 
 /// Returns why the metrics of an evaluation say nothing, if they do not.
 fn says_nothing(scores: &Scores) -> Option<String> {
-    let mean = scores.get("label/mean").copied();
-    let mean = mean.filter(|mean| scores.contains_key("auc") && matches!(mean, 0.0 | 1.0))?;
+    let of_one_class = |(name, mean): (&String, &f64)| {
+        let before = name.strip_suffix("label/mean")?;
+        let has_classes = scores.contains_key(&format!("{before}auc"));
+        let task = before
+            .strip_suffix('/')
+            .map(|task| format!(" of the task `{task}`"));
+        (has_classes && matches!(*mean, 0.0 | 1.0)).then(|| (task.unwrap_or_default(), *mean))
+    };
+    let (task, mean) = scores.iter().find_map(of_one_class)?;
     Some(format!(
-        "all labels of the evaluation are {mean}: its AUC and accuracy say nothing. Look at input.label.positive, and how the \
+        "all labels of the evaluation{task} are {mean}: its AUC and accuracy say nothing. Look at `positive` of the label, and how the \
          evaluation files write the label"
     ))
 }

@@ -21,8 +21,8 @@ use crate::onnx_limits::check_exporters;
 use crate::records::{Example, Records};
 use crate::tower::{self, Tower};
 use crate::{
-    Error, Head, HeadMetrics, HookedGradients, InputLayer, LinearModel, Model, Outcome, Prediction,
-    Scores, VariableScope, table,
+    Error, HeadMetrics, Heads, HookedGradients, InputLayer, LinearModel, Model, Outcome,
+    Prediction, Scores, VariableScope, table,
 };
 
 /// Optimizer group of the linear part.
@@ -44,7 +44,7 @@ pub struct Canned {
     /// Penalty of the weights of the linear part.
     linear_regularizer: Option<Regularizer>,
     pub(crate) deep: Option<Deep>,
-    pub(crate) head: Head,
+    pub(crate) heads: Heads,
     /// A step overwrites all of a variable's gradient, which then need not be cleared.
     written: Vec<bool>,
     description: serde_json::Value,
@@ -88,8 +88,8 @@ impl Canned {
             return Err(Error::Invalid(message.to_owned()));
         }
         let model = &job.model;
-        let head = Head::new(&job.model, &job.input.label);
-        let records = Records::new(job, &job.features, &head);
+        let heads = Heads::new(job);
+        let records = Records::new(job, &job.features, heads.clone());
         let columns = &records.columns;
         check_exporters(job, columns)?;
         let mut variables = Vec::new();
@@ -97,7 +97,7 @@ impl Canned {
         let linear = linear(
             model,
             columns,
-            head.units(),
+            heads.units(),
             &mut variables,
             &mut optimizers,
         )?;
@@ -105,7 +105,7 @@ impl Canned {
             Some(deep(
                 model,
                 columns,
-                &head,
+                &heads.units_of_each(),
                 &mut variables,
                 &mut optimizers,
             )?)
@@ -152,7 +152,7 @@ impl Canned {
             linear,
             linear_regularizer: job.model.linear_regularizer,
             deep,
-            head,
+            heads,
             written,
             description,
             features: job.features.clone(),
@@ -177,7 +177,7 @@ impl Canned {
         scratch.logits.clear();
         scratch
             .logits
-            .resize(features.rows * self.head.units(), 0.0);
+            .resize(features.rows * self.heads.units(), 0.0);
         let logits = &mut scratch.logits;
         let input = &mut scratch.input;
         join(
@@ -360,7 +360,7 @@ fn linear(
 fn deep(
     model: &ModelConfig,
     columns: &FeatureColumns,
-    head: &Head,
+    units: &[usize],
     variables: &mut Vec<VariableSpec>,
     optimizers: &mut BTreeMap<String, OptimizerConfig>,
 ) -> Result<Deep, Error> {
@@ -371,20 +371,20 @@ fn deep(
         ));
     }
     let factorization = match model.kind.family {
-        Family::Fm | Family::DeepFm => Some(factorization(&input, head)?),
+        Family::Fm | Family::DeepFm => Some(factorization(&input, units[0])?),
         _ => None,
     };
     let cross = (model.cross_layers > 0).then(|| {
         let rank = model.cross_projection_dim;
         CrossLayers::new(model.cross_layers, input.width(), rank, DNN, variables)
     });
-    let composition = Composition::new(model, columns, &input, head.units(), DNN, variables)?;
+    let composition = Composition::new(model, columns, &input, units, DNN, variables)?;
     let tower = (model.kind.has_dnn() && composition.is_none()).then(|| {
         let shape = tower::Shape {
             scope: "dnn",
             inputs: input.width(),
             hidden_units: &model.hidden_units,
-            logits: Some(head.units()),
+            logits: Some(units[0]),
         };
         Tower::new(model, shape, DNN, variables)
     });
@@ -410,7 +410,7 @@ fn deep(
     })
 }
 
-fn factorization(input: &InputLayer, head: &Head) -> Result<Factorization, Error> {
+fn factorization(input: &InputLayer, units: usize) -> Result<Factorization, Error> {
     let (begins, dimensions): (Vec<usize>, Vec<usize>) = input.embeddings().unzip();
     let Some(&dimension) = dimensions.first().filter(|_| begins.len() > 1) else {
         let message = format!(
@@ -425,11 +425,8 @@ fn factorization(input: &InputLayer, head: &Head) -> Result<Factorization, Error
         );
         return Err(Error::Invalid(message));
     }
-    if head.units() != 1 {
-        let message = format!(
-            "a factorization machine has one logit, its head needs {}",
-            head.units()
-        );
+    if units != 1 {
+        let message = format!("a factorization machine has one logit, its head needs {units}");
         return Err(Error::Invalid(message));
     }
     Ok(Factorization {
@@ -442,7 +439,7 @@ fn factorization(input: &InputLayer, head: &Head) -> Result<Factorization, Error
 impl Model for Canned {
     type Features = Example;
     type Scratch = Scratch;
-    type Metrics = HeadMetrics;
+    type Metrics = Vec<HeadMetrics>;
 
     fn variables(&self) -> &[VariableSpec] {
         &self.variables
@@ -461,7 +458,7 @@ impl Model for Canned {
     }
 
     fn features(&self, batch: &Batch) -> Result<Example, Error> {
-        self.records.read(batch, &self.head)
+        self.records.read(batch)
     }
 
     fn reads(&self, features: &Example) -> Reads {
@@ -514,7 +511,7 @@ impl Model for Canned {
             gradient.resize(value.len(), 0.0);
         }
         self.forward(features, values, Some(gradients), scratch);
-        let loss = self.head.loss(
+        let loss = self.heads.loss(
             &scratch.logits,
             labels,
             features.weights.as_deref(),
@@ -527,27 +524,28 @@ impl Model for Canned {
         })
     }
 
-    fn metrics(&self) -> HeadMetrics {
-        HeadMetrics::default()
+    fn metrics(&self) -> Vec<HeadMetrics> {
+        self.heads.metrics()
     }
 
     fn evaluate(
         &self,
         features: &Example,
         values: &Values,
-        metrics: &mut HeadMetrics,
+        metrics: &mut Vec<HeadMetrics>,
         scratch: &mut Scratch,
     ) -> Result<(), Error> {
         let labels = features.labels.as_ref().ok_or(Error::NoLabel)?;
         self.forward(features, values, None, scratch);
         let weights = features.weights.as_deref();
         let groups = features.groups.as_deref();
-        metrics.add(&self.head, &scratch.logits, labels, weights, groups);
+        self.heads
+            .add(metrics, &scratch.logits, labels, weights, groups);
         Ok(())
     }
 
-    fn scores(&self, metrics: &HeadMetrics) -> Scores {
-        metrics.scores(&self.head)
+    fn scores(&self, metrics: &Vec<HeadMetrics>) -> Scores {
+        self.heads.scores(metrics)
     }
 
     fn predict(
@@ -557,8 +555,8 @@ impl Model for Canned {
         scratch: &mut Scratch,
     ) -> Result<Vec<BTreeMap<String, Prediction>>, Error> {
         self.forward(features, values, None, scratch);
-        let rows = scratch.logits.chunks_exact(self.head.units());
-        Ok(rows.map(|logits| self.head.predict(logits)).collect())
+        let rows = scratch.logits.chunks_exact(self.heads.units());
+        Ok(rows.map(|logits| self.heads.predict(logits)).collect())
     }
 
     fn describe(&self) -> serde_json::Value {

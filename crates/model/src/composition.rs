@@ -14,12 +14,18 @@ mod dense;
 mod dlrm;
 mod dots;
 mod elementwise;
+mod esmm;
+mod experts;
 mod final_mlp;
 mod layer_norm;
 mod masknet;
+mod mmoe;
+mod ple;
 mod row;
 mod scale;
+mod shared_bottom;
 mod sink;
+mod softmax;
 mod xdeepfm;
 
 use std::ops::Range;
@@ -56,6 +62,10 @@ pub(crate) enum Layer {
     Sum,
     /// The product of two inputs, element by element.
     Product,
+    /// The first input minus the second.
+    Difference,
+    /// The softmax of each row.
+    Softmax,
     LayerNorm(LayerNorm),
     Dots(Dots),
     Attention(Attention),
@@ -144,7 +154,7 @@ fn inputs<'a>(reads: &[usize], input: &'a [f32], outputs: &'a [Vec<f32>]) -> Vec
 }
 
 impl Composition {
-    /// Returns the layers of a kind of model, or `None` if it is no composition.
+    /// Returns the layers of a kind of model whose heads have these numbers of logits, or `None` if it is no composition.
     ///
     /// # Errors
     /// The kind needs other embeddings.
@@ -152,7 +162,7 @@ impl Composition {
         model: &ModelConfig,
         columns: &FeatureColumns,
         input: &InputLayer,
-        units: usize,
+        heads: &[usize],
         group: &str,
         variables: &mut Vec<VariableSpec>,
     ) -> Result<Option<Self>, Error> {
@@ -162,9 +172,13 @@ impl Composition {
             Family::XDeepFm => xdeepfm::build,
             Family::FinalMlp => final_mlp::build,
             Family::MaskNet => masknet::build,
+            Family::SharedBottom => shared_bottom::build,
+            Family::Mmoe => mmoe::build,
+            Family::Ple => ple::build,
+            Family::Esmm => esmm::build,
             _ => return Ok(None),
         };
-        let mut builder = Builder::new(model, columns, input, units, group, variables);
+        let mut builder = Builder::new(model, columns, input, heads, group, variables);
         let logits = build(&mut builder)?;
         Ok(Some(builder.finish(logits)))
     }
@@ -226,6 +240,8 @@ impl Composition {
                 Layer::Activation(function) => elementwise::activate(*function, &pass, out),
                 Layer::Sum => elementwise::add(&pass, out),
                 Layer::Product => elementwise::multiply(&pass, out),
+                Layer::Difference => elementwise::subtract(&pass, out),
+                Layer::Softmax => softmax::forward(node.width, &pass, out),
                 Layer::LayerNorm(layer) => layer.forward(&pass, out),
                 Layer::Dots(layer) => layer.forward(&pass, out),
                 Layer::Attention(layer) => layer.forward(&pass, kept, out),
@@ -297,6 +313,8 @@ impl Composition {
                 }
                 Layer::Sum => elementwise::add_backward(&pass, sink),
                 Layer::Product => elementwise::multiply_backward(&pass, sink),
+                Layer::Difference => elementwise::subtract_backward(&pass, sink),
+                Layer::Softmax => softmax::backward(node.width, &pass, sink),
                 Layer::LayerNorm(layer) => layer.backward(&pass, hooked, sink),
                 Layer::Dots(layer) => layer.backward(&pass, sink),
                 Layer::Attention(layer) => layer.backward(&pass, &mut kept[index], sink),

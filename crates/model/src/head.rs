@@ -7,6 +7,7 @@
 mod labels;
 mod loss;
 mod metrics;
+mod tasks;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ use trainyard_tensor::{sigmoid, softmax_in_place};
 
 use crate::Prediction;
 pub use metrics::HeadMetrics;
+pub(crate) use tasks::{Heads, LabelFields};
 
 /// A head: it turns logits into loss, predictions and metrics.
 #[derive(Debug, Clone, PartialEq)]

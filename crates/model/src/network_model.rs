@@ -12,8 +12,8 @@ use trainyard_variable::{Access, FROZEN, Gradients, Read, Reads, Values, Variabl
 use crate::network::GROUP;
 use crate::records::{Example, Records};
 use crate::{
-    Error, Head, HeadMetrics, InputLayer, Mode, Model, Network, NetworkBuilder, Outcome, Pass,
-    Prediction, Scores, VariableScope, custom_optimizer, table,
+    Error, Head, HeadMetrics, Heads, InputLayer, Mode, Model, Network, NetworkBuilder, Outcome,
+    Pass, Prediction, Scores, VariableScope, custom_optimizer, table,
 };
 
 /// Scope of the tables of the input.
@@ -53,7 +53,7 @@ impl<N: Network> NetworkModel<N> {
         let head = Head::new(&job.model, &job.input.label);
         let features = N::features(job);
         check_features(&features)?;
-        let records = Records::new(job, &features, &head);
+        let records = Records::new(job, &features, Heads::One(head.clone()));
         let mut tables = Vec::new();
         let scope = VariableScope {
             name: INPUT_SCOPE,
@@ -242,7 +242,7 @@ impl<N: Network> Model for NetworkModel<N> {
     }
 
     fn features(&self, batch: &Batch) -> Result<Example, Error> {
-        self.records.read(batch, &self.head)
+        self.records.read(batch)
     }
 
     fn reads(&self, example: &Example) -> Reads {

@@ -125,7 +125,7 @@ fn model(canned: &Canned, values: &Values, hashed: HashedColumns) -> Result<Onnx
         }
     }
     let mut graph = Graph::new("trainyard");
-    head::OUTPUTS.iter().for_each(|name| graph.reserve(name));
+    head::output_names(&canned.heads).for_each(|name| graph.reserve(&name));
     let inputs = Inputs::new(canned);
     let given = inputs
         .list

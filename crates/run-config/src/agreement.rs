@@ -111,10 +111,19 @@ impl Agreement {
 
     /// Returns the value of a key of the feature with this name, in JSON, whatever place the feature has in the job.
     pub fn of_feature(&self, name: &str, key: &str) -> Option<&str> {
+        self.of_element("feature.", name, key)
+    }
+
+    /// Returns the value of a key of the model's task with this name, in JSON, whatever place the task has.
+    pub fn of_task(&self, name: &str, key: &str) -> Option<&str> {
+        self.of_element("model.task.", name, key)
+    }
+
+    fn of_element(&self, list: &str, name: &str, key: &str) -> Option<&str> {
         let (name, end) = (cut(name, NAME_BYTES_MAX), format!(").{key}"));
         let is_its = |found: &str| {
             let element = found
-                .strip_prefix("feature.")
+                .strip_prefix(list)
                 .and_then(|rest| rest.strip_suffix(end.as_str()));
             let element = element.and_then(|element| element.split_once('('));
             element.is_some_and(|(place, found)| {
@@ -257,6 +266,7 @@ fn file_key(name: &str) -> &str {
         "features" => "feature",
         "evaluations" => "evaluation",
         "exporters" => "exporter",
+        "tasks" => "task",
         other => other,
     }
 }

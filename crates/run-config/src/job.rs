@@ -6,8 +6,8 @@ use serde::Serialize;
 use trainyard_diagnostic::{Diagnostic, Document};
 
 use crate::{
-    EvalSpec, EvaluationConfig, ExporterConfig, FeatureConfig, InputConfig, ModelConfig,
-    ParameterServersConfig, PublishConfig, RunConfig, StrategyConfig, TrainSpec,
+    EvalSpec, EvaluationConfig, ExporterConfig, FeatureConfig, HeadKind, InputConfig, LabelConfig,
+    ModelConfig, ParameterServersConfig, PublishConfig, RunConfig, StrategyConfig, TrainSpec,
 };
 
 /// One training run.
@@ -52,6 +52,15 @@ pub struct Job {
 }
 
 impl Job {
+    /// Returns the labels with their heads: one, or one for each task of the model.
+    pub fn labels(&self) -> Vec<(&LabelConfig, HeadKind)> {
+        if self.model.tasks.is_empty() {
+            return vec![(&self.input.label, self.model.head)];
+        }
+        let tasks = self.model.tasks.iter();
+        tasks.map(|task| (&task.label, task.head)).collect()
+    }
+
     /// Returns the warnings about the job file: keys and features that its kind of model does not use.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings.0

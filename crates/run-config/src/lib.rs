@@ -38,7 +38,7 @@ pub use schema::schema;
 pub use section::eval::EvalSpec;
 pub use section::evaluation::EvaluationConfig;
 pub use section::exporter::{ExportForm, ExportFormat, ExporterConfig, ExporterKind};
-pub use section::input::{InputConfig, InputPart, LabelConfig};
+pub use section::input::{InputConfig, InputPart};
 pub use section::parameter_servers::{GuardSection, ParameterServersConfig};
 pub use section::publish::PublishConfig;
 pub use section::run::RunConfig;

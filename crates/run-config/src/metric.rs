@@ -48,19 +48,25 @@ const METRICS: [(&str, Direction, Range); 18] = [
     ("recall_at_k", Direction::Higher, Range::Share),
 ];
 
+/// Returns whether metrics are reported under this name, or under it with `/` and more.
+pub(crate) fn is_metric(name: &str) -> bool {
+    METRICS.iter().any(|(known, ..)| *known == name)
+}
+
 /// Returns a property of a metric by its direction and range, if its name tells them. The metric of a further evaluation begins with the
-/// evaluation's name and `/`.
+/// evaluation's name and `/`, that of a task with the task's, and that of a task in a further evaluation with both.
 fn of_name<T: PartialEq>(metric: &str, of: impl Fn(Direction, Range) -> T) -> Option<T> {
     let known = |name: &str| {
         let found = METRICS.iter().find(|(known, ..)| *known == name);
         found.map(|(_, direction, range)| of(*direction, *range))
     };
-    let mut parts = metric.splitn(3, '/');
+    let mut parts = metric.splitn(4, '/');
     let first = known(parts.next().unwrap_or_default());
     let second = parts.next().and_then(known);
     match (first, second) {
         // A class, or an evaluation, may have the name of a metric.
         (Some(first), Some(second)) if first != second => None,
+        (None, None) => parts.next().and_then(known),
         (first, second) => first.or(second),
     }
 }
@@ -73,8 +79,9 @@ pub(crate) fn bounds(metric: &str, model: &ModelConfig) -> Option<RangeInclusive
         Range::Labels | Range::NotNegative if model.kind.is_custom() => None,
         Range::NotNegative => Some(0.0..=f64::INFINITY),
         Range::Labels => {
-            let has_shares = matches!(model.head, HeadKind::Binary | HeadKind::LogisticRegression);
-            has_shares.then_some(share)
+            let is_share =
+                |head: HeadKind| matches!(head, HeadKind::Binary | HeadKind::LogisticRegression);
+            model.heads().into_iter().all(is_share).then_some(share)
         }
     }
 }
@@ -143,7 +150,8 @@ mod tests {
     #[test]
     fn losses_and_errors_are_lower_better_in_every_evaluation() {
         for metric in ["loss", "average_loss", "calibration_error"] {
-            for name in [metric.to_owned(), format!("holdout/{metric}")] {
+            for before in ["", "holdout/", "click/", "holdout/click/"] {
+                let name = format!("{before}{metric}");
                 assert_eq!(higher_is_better(&name), Some(false), "{name}");
             }
         }
@@ -167,7 +175,8 @@ mod tests {
             "recall_at_k/5",
         ];
         for metric in metrics {
-            for name in [metric.to_owned(), format!("holdout/{metric}")] {
+            for before in ["", "holdout/", "click/", "holdout/click/"] {
+                let name = format!("{before}{metric}");
                 assert_eq!(higher_is_better(&name), Some(true), "{name}");
             }
         }

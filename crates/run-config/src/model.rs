@@ -33,6 +33,14 @@ pub enum Family {
     FinalMlp,
     /// Blocks that multiply the layer-normalised input by masks made of it (Wang et al. 2021).
     MaskNet,
+    /// Dense layers that all tasks share, and a tower for each task (Caruana 1997).
+    SharedBottom,
+    /// Experts that all tasks share, and a gate and a tower for each task (Ma et al. 2018).
+    Mmoe,
+    /// Levels of experts that tasks share, and experts of each task, with gates (Tang et al. 2020).
+    Ple,
+    /// The probability of a click, and of a click with a conversion, over shared embeddings (Ma et al. 2018).
+    Esmm,
     /// A model that the program provides.
     Custom,
 }
@@ -46,6 +54,8 @@ pub enum Goal {
     Regressor,
     /// The target of the model's head.
     Estimator,
+    /// The target of each task's head.
+    Tasks,
 }
 
 /// A premade estimator.
@@ -63,7 +73,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 39] = [
+    pub const NAMES: [(&'static str, Self); 43] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -136,6 +146,10 @@ impl ModelKind {
         ),
         ("masknet_regressor", kind(Family::MaskNet, Goal::Regressor)),
         ("masknet_estimator", kind(Family::MaskNet, Goal::Estimator)),
+        ("shared_bottom", kind(Family::SharedBottom, Goal::Tasks)),
+        ("mmoe", kind(Family::Mmoe, Goal::Tasks)),
+        ("ple", kind(Family::Ple, Goal::Tasks)),
+        ("esmm", kind(Family::Esmm, Goal::Tasks)),
         ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
         ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
         ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
@@ -164,6 +178,11 @@ impl ModelKind {
     /// Returns whether the program provides the model.
     pub fn is_custom(self) -> bool {
         self.family == Family::Custom
+    }
+
+    /// Returns whether the model has several tasks, each with a label and a head.
+    pub fn has_tasks(self) -> bool {
+        self.goal == Goal::Tasks
     }
 
     /// Returns whether `deep` features are used. A custom model treats every feature as deep.
@@ -215,6 +234,15 @@ impl HeadKind {
         ("binary", Self::Binary),
         ("multi_class", Self::MultiClass),
         ("multi_label", Self::MultiLabel),
+        ("regression", Self::Regression),
+        ("poisson", Self::Poisson),
+        ("logistic_regression", Self::LogisticRegression),
+    ];
+
+    /// Heads of a task: those whose label is one value, so that a label may be missing.
+    pub const OF_TASKS: [(&'static str, Self); 5] = [
+        ("binary", Self::Binary),
+        ("multi_class", Self::MultiClass),
         ("regression", Self::Regression),
         ("poisson", Self::Poisson),
         ("logistic_regression", Self::LogisticRegression),
@@ -391,6 +419,25 @@ impl ModelConfig {
     pub fn has_label_scale(&self) -> bool {
         self.label_mean != 0.0 || self.label_stddev != 1.0
     }
+
+    /// Returns the heads: that of the model, or those of its tasks.
+    pub fn heads(&self) -> Vec<HeadKind> {
+        if self.tasks.is_empty() {
+            return vec![self.head];
+        }
+        self.tasks.iter().map(|task| task.head).collect()
+    }
+
+    /// Returns the model as one of a single task.
+    #[must_use]
+    pub fn of_task(&self, task: &TaskConfig) -> Self {
+        Self {
+            head: task.head,
+            n_classes: task.n_classes,
+            tasks: Vec::new(),
+            ..self.clone()
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -412,9 +459,9 @@ fn is_zero(number: &usize) -> bool {
 pub struct ModelConfig {
     /// Premade or custom model.
     pub kind: ModelKind,
-    /// Its head.
+    /// Its head; in a model of several tasks that of the first.
     pub head: HeadKind,
-    /// Number of classes, if the head has classes; 1 otherwise.
+    /// Number of classes, if the head has classes; 1 otherwise. In a model of several tasks that of the first.
     pub n_classes: usize,
     /// Number of values that a regression predicts, at least 1; 1 by default.
     pub label_dimension: usize,
@@ -487,6 +534,21 @@ pub struct ModelConfig {
     /// Arrangement of the blocks of a `masknet` model; parallel by default, absent in other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask_blocks: Option<MaskBlocks>,
+    /// Widths of the hidden layers of each task's tower; empty by default and in models of one task.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tower_units: Vec<usize>,
+    /// Number of experts that the tasks of an `mmoe` or `ple` model share, at least 1; 8 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub experts: usize,
+    /// Number of experts of each task in a level of a `ple` model, at least 1; 4 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub task_experts: usize,
+    /// Levels of experts of a `ple` model, at least 1; 2 by default, 0 in other models.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub expert_levels: usize,
+    /// Tasks, at least one in the kinds that have tasks; empty in others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskConfig>,
     /// Initial values of embeddings whose feature names none; absent = a truncated normal distribution of deviation
     /// 1/√dimension.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -512,6 +574,37 @@ pub struct ModelConfig {
     /// Keys of a custom model's own.
     #[serde(skip_serializing_if = "Params::is_empty")]
     pub params: Params,
+}
+
+/// The label column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabelConfig {
+    /// Column name.
+    pub column: String,
+    /// Text of the positive class of a binary classifier. A trailing `*` matches any ending.
+    pub positive: Option<String>,
+    /// Texts of the classes, in class order.
+    pub vocabulary: Option<Vec<String>>,
+    /// Byte between the labels of one record, for heads with several labels; `|` by default.
+    pub separator: u8,
+}
+
+/// A task of a model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaskConfig {
+    /// Name, which is unique, and no metric's.
+    pub name: String,
+    /// Its label. Records without it do not count in the task.
+    pub label: LabelConfig,
+    /// Its head.
+    pub head: HeadKind,
+    /// Number of classes, if the head has classes; 1 otherwise.
+    pub n_classes: usize,
+    /// Weight of its loss in the loss of the model, above 0; 1 by default.
+    pub weight: f32,
+    /// Column with the weight of each example in this task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_column: Option<String>,
 }
 
 /// An optimizer: valid keys of a valid kind, without TensorFlow's defaults.

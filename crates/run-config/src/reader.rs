@@ -7,6 +7,7 @@ use trainyard_storage::read_regular_text;
 
 use crate::job::{Warnings, Written};
 use crate::keys::TopKeys;
+use crate::section::input::Labels;
 use crate::without_effect::warn_of_idle_keys;
 use crate::{HeadKind, Job, foreign_names, section};
 
@@ -94,7 +95,15 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         }
     };
     let input = match root.section("input") {
-        Some(input) => section::input::read(input),
+        Some(input) => {
+            let tasks = model.as_ref().map_or(&[][..], |model| &model.tasks);
+            let labels = if section::model::has_tasks(&root) {
+                Labels::OfTasks(tasks)
+            } else {
+                Labels::OfInput
+            };
+            section::input::read(input, labels)
+        }
         None => {
             root.missing_section("input", "[input]", "format = \"csv\"");
             None
@@ -154,6 +163,12 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
             Diagnostic::error(Code::E1005, message)
                 .help("set eval.group_auc_column, for example to the user's column"),
         );
+    }
+    if let (Some(model), Some(evaluations)) = (&model, &evaluations) {
+        section::task::check_evaluations(&root, &model.tasks, evaluations);
+    }
+    if section::model::has_tasks(&root) {
+        section::task::refuse_groups(&root);
     }
     if let (Some(input), Some(evaluations)) = (&input, &evaluations)
         && input.eval.is_none()

@@ -14,4 +14,5 @@ pub(crate) mod publish;
 pub(crate) mod regularizer;
 pub(crate) mod run;
 pub(crate) mod strategy;
+pub(crate) mod task;
 pub(crate) mod train;

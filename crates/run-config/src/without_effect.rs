@@ -182,8 +182,9 @@ const OF_MODEL: [Row; 3] = [
         keys: &["activation", "dropout", "batch_norm"],
         outcome: |job| {
             let kind = job.model.kind;
-            let has_none = kind.has_dnn() && !kind.is_custom() && job.model.hidden_units.is_empty();
-            nothing_if(has_none, "without hidden_units")
+            let has_none = job.model.hidden_units.is_empty() && job.model.tower_units.is_empty();
+            let is_idle = kind.has_dnn() && !kind.is_custom() && has_none;
+            nothing_if(is_idle, "without hidden_units")
         },
     },
     Row {

@@ -31,6 +31,7 @@ pub(crate) fn classes(row: &BTreeMap<String, Prediction>) -> Result<Classes<'_>,
         (Some(Prediction::Texts(names)), Some(Prediction::Floats(scores))) => {
             Ok(Classes { names, scores })
         }
+        _ if has_tasks(row) => Err(of_several_tasks("classify")),
         _ => Err(Error::Request(
             "the model has no classes: use regress or predict".to_owned(),
         )),
@@ -44,10 +45,22 @@ pub(crate) fn classes(row: &BTreeMap<String, Prediction>) -> Result<Classes<'_>,
 pub(crate) fn numbers(row: &BTreeMap<String, Prediction>) -> Result<&[f32], Error> {
     match NUMBERS.iter().find_map(|key| row.get(*key)) {
         Some(Prediction::Floats(values)) => Ok(values),
+        _ if has_tasks(row) => Err(of_several_tasks("regress")),
         _ => Err(Error::Request(
             "the model does not predict a number: use classify or predict".to_owned(),
         )),
     }
+}
+
+/// Returns whether the predictions of a row are those of several tasks, `task/key`.
+fn has_tasks(row: &BTreeMap<String, Prediction>) -> bool {
+    row.keys().any(|key| key.contains('/'))
+}
+
+fn of_several_tasks(method: &str) -> Error {
+    Error::Request(format!(
+        "the model has several tasks, and {method} has one result: use predict"
+    ))
 }
 
 /// Returns whether the rows of a model have classes.

@@ -82,7 +82,7 @@ impl BatchSource {
         );
         let dataset = Dataset::open(options, model.schema().clone()).map_err(Diagnostic::from)?;
         let model = Arc::clone(model);
-        let mut labels = LabelWatch::new(&config.job, model.schema());
+        let mut labels = LabelWatch::of(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
             warn_of_labels(&mut labels, batch);
             let features = Some(model.features(batch)?);
@@ -138,7 +138,7 @@ impl BatchSource {
             floor: Arc::clone(&floor),
         };
         let model = Arc::clone(model);
-        let mut labels = LabelWatch::new(&config.job, model.schema());
+        let mut labels = LabelWatch::of(&config.job, model.schema());
         let prepare = move |batch: &Batch| {
             warn_of_labels(&mut labels, batch);
             let features = (batch.rows > 0)
@@ -249,9 +249,9 @@ fn dead_letter(config: &Config) -> std::path::PathBuf {
         .join(format!("{name}.jsonl"))
 }
 
-/// Logs a warning if all labels are the same.
-fn warn_of_labels(labels: &mut LabelWatch, batch: &Batch) {
-    if let Some(warning) = labels.see(batch) {
+/// Logs a warning for each label of which all are the same.
+fn warn_of_labels(labels: &mut [LabelWatch], batch: &Batch) {
+    for warning in labels.iter_mut().filter_map(|label| label.see(batch)) {
         warn!("{warning}");
     }
 }

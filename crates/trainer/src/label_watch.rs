@@ -21,6 +21,8 @@ enum Label {
 #[derive(Debug)]
 pub(crate) struct LabelWatch {
     label: LabelConfig,
+    /// Key of the job that has the label.
+    key: &'static str,
     /// Index of the label in a batch; absent once the check has ended.
     field: Option<usize>,
     seen: Option<Label>,
@@ -28,8 +30,20 @@ pub(crate) struct LabelWatch {
 }
 
 impl LabelWatch {
-    pub(crate) fn new(job: &Job, schema: &Schema) -> Self {
-        let label = job.input.label.clone();
+    /// Returns the checks of the labels of a job, one for each task of the model.
+    pub(crate) fn of(job: &Job, schema: &Schema) -> Vec<Self> {
+        let key = if job.model.tasks.is_empty() {
+            "input.label"
+        } else {
+            "the label of [[model.task]]"
+        };
+        let labels = job.labels().into_iter();
+        labels
+            .map(|(label, _)| Self::new(label.clone(), key, schema))
+            .collect()
+    }
+
+    fn new(label: LabelConfig, key: &'static str, schema: &Schema) -> Self {
         // A feature of the same column may come first, with another type.
         let field = schema
             .fields
@@ -37,6 +51,7 @@ impl LabelWatch {
             .rposition(|field| field.name == label.column);
         Self {
             label,
+            key,
             field,
             seen: None,
             records: 0,
@@ -51,8 +66,18 @@ impl LabelWatch {
             self.field = None;
             return None;
         }
+        let mut missing = 0;
         for place in 0..column.cells.len() {
             let label = match &column.cells {
+                // The label of one of several tasks is missing.
+                Cells::Float(values) if values[place].is_nan() => {
+                    missing += 1;
+                    continue;
+                }
+                Cells::Bytes(texts) if texts.get(place).is_empty() => {
+                    missing += 1;
+                    continue;
+                }
                 Cells::Float(values) => Label::Number(values[place]),
                 Cells::Int(values) => Label::Whole(values[place]),
                 Cells::Bytes(texts) => self.of_text(texts.get(place)),
@@ -62,7 +87,7 @@ impl LabelWatch {
                 return None;
             }
         }
-        self.records += batch.rows as u64;
+        self.records += (batch.rows as u64).saturating_sub(missing);
         if self.records < RECORDS {
             return None;
         }
@@ -77,9 +102,9 @@ impl LabelWatch {
         };
         Some(format!(
             "all labels of the first {} records are {what}: a model learns nothing from equal \
-            labels. Check input.label and the column `{column}`, and whether the files are \
+            labels. Check {} and the column `{column}`, and whether the files are \
             sorted by it",
-            self.records
+            self.records, self.key
         ))
     }
 
@@ -113,7 +138,7 @@ mod tests {
         let mut schema = Schema::default();
         schema.want("x", FieldKind::FLOAT);
         schema.want("y", kind);
-        LabelWatch::new(&job, &schema)
+        LabelWatch::of(&job, &schema).remove(0)
     }
 
     fn batch(labels: Column, rows: usize) -> Batch {
@@ -150,6 +175,18 @@ mod tests {
         let mut watch = watch("{ column = \"y\", positive = \">50*\" }", FieldKind::BYTES);
         assert_eq!(watch.see(&texts(&["<=50K", ">50K."], 10)), None);
         assert_eq!(watch.see(&texts(&["<=50K"], 20_000)), None);
+    }
+
+    #[test]
+    fn a_missing_label_of_a_task_is_no_label() {
+        let mut watch = watch("{ column = \"y\" }", FieldKind::FLOAT);
+        let labels = |missing: usize| {
+            let rows = (0..10_000).map(|row| if row < missing { f32::NAN } else { 1.0 });
+            batch(Column::floats(rows.collect()), 10_000)
+        };
+        assert_eq!(watch.see(&labels(1)), None);
+        let told = watch.see(&labels(0)).expect("a warning");
+        assert!(told.starts_with("all labels of the first 19999"), "{told}");
     }
 
     #[test]

@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{ColumnProfile, Profile};
-use trainyard_run_config::Job;
+use trainyard_run_config::{Job, LabelConfig};
 
 use super::{is_positive, warning};
 
 /// Warns about two texts of a label that a job takes for different classes, and that are ways to write one: the same number,
 /// the same word but for the case of its letters, or yes and no as words and as numbers.
-pub(crate) fn look_for_class_of_several_texts(job: &Job, profile: &Profile) -> Option<Diagnostic> {
-    let label = &job.input.label;
+pub(crate) fn look_for_class_of_several_texts(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
+    let labels = job.labels().into_iter();
+    labels
+        .filter_map(|(label, _)| look_at(label, profile))
+        .collect()
+}
+
+fn look_at(label: &LabelConfig, profile: &Profile) -> Option<Diagnostic> {
     let column = profile.column(&label.column)?;
     let mut classes: BTreeMap<String, Vec<(&[u8], u64)>> = BTreeMap::new();
     for (text, count) in column.counts() {

@@ -17,7 +17,7 @@ pub(super) fn build(builder: &mut Builder<'_>) -> Result<Vec<Value>, Error> {
     for index in 0..builder.model.attention_layers {
         vectors = attend(builder, &format!("autoint/attention_{index}"), vectors);
     }
-    let units = builder.units;
+    let units = builder.units();
     let mut logits = vec![builder.dense("autoint/logits", vectors.value, units)];
     if !builder.model.hidden_units.is_empty() {
         let input = builder.whole_input();

@@ -15,8 +15,8 @@ pub(super) struct Builder<'a> {
     pub(super) model: &'a ModelConfig,
     pub(super) columns: &'a FeatureColumns,
     pub(super) input: &'a InputLayer,
-    /// Number of logits.
-    pub(super) units: usize,
+    /// Number of logits of each head.
+    heads: &'a [usize],
     group: &'a str,
     variables: &'a mut Vec<VariableSpec>,
     nodes: Vec<Node>,
@@ -43,7 +43,7 @@ impl<'a> Builder<'a> {
         model: &'a ModelConfig,
         columns: &'a FeatureColumns,
         input: &'a InputLayer,
-        units: usize,
+        heads: &'a [usize],
         group: &'a str,
         variables: &'a mut Vec<VariableSpec>,
     ) -> Self {
@@ -51,7 +51,7 @@ impl<'a> Builder<'a> {
             model,
             columns,
             input,
-            units,
+            heads,
             group,
             variables,
             nodes: Vec::new(),
@@ -66,6 +66,11 @@ impl<'a> Builder<'a> {
             needed: self.needed,
             learned: self.input.learned(),
         }
+    }
+
+    /// Returns the number of logits of a model of one task.
+    pub(super) fn units(&self) -> usize {
+        self.heads[0]
     }
 
     /// Returns the output of the input layer.
@@ -211,7 +216,19 @@ impl<'a> Builder<'a> {
     /// Returns the logits of the dense layers of the model.
     pub(super) fn logits(&mut self, input: Value) -> Value {
         let model = self.model;
-        self.tower(input, "dnn", &model.hidden_units, Some(self.units))
+        self.tower(input, "dnn", &model.hidden_units, Some(self.units()))
+    }
+
+    /// Returns the logits of each task, side by side, given the input of the tower of each.
+    pub(super) fn logits_of_tasks(&mut self, inputs: &[Value]) -> Value {
+        let model = self.model;
+        let mut logits = Vec::new();
+        for (place, (task, input)) in model.tasks.iter().zip(inputs).enumerate() {
+            let scope = format!("tasks/{}", task.name);
+            let units = Some(self.heads[place]);
+            logits.push(self.tower(*input, &scope, &model.tower_units, units));
+        }
+        self.concatenate("tasks/logits", &logits)
     }
 
     fn tower(

@@ -1,4 +1,4 @@
-//! Sums, products and activations of values, element by element.
+//! Sums, differences, products and activations of values, element by element.
 
 use trainyard_run_config::Activation;
 
@@ -56,4 +56,22 @@ pub(super) fn multiply_backward(pass: &Backward<'_>, sink: &mut Sink) {
                 .for_each(|(out, (delta, other))| *out = delta * other);
         });
     }
+}
+
+pub(super) fn subtract(pass: &Forward<'_>, out: &mut [f32]) {
+    let pairs = pass.inputs[0].iter().zip(pass.inputs[1]);
+    out.iter_mut()
+        .zip(pairs)
+        .for_each(|(out, (a, b))| *out = a - b);
+}
+
+pub(super) fn subtract_backward(pass: &Backward<'_>, sink: &mut Sink) {
+    sink.write(pass.reads[0], pass.delta.len(), |out| {
+        out.copy_from_slice(pass.delta);
+    });
+    sink.write(pass.reads[1], pass.delta.len(), |out| {
+        out.iter_mut()
+            .zip(pass.delta)
+            .for_each(|(out, delta)| *out = -delta);
+    });
 }

@@ -29,7 +29,7 @@ pub(super) fn build(builder: &mut Builder<'_>) -> Result<Vec<Value>, Error> {
     let first = builder.hidden("final_mlp/stream_0", input, first_units);
     let second = builder.hidden("final_mlp/stream_1", input, second_units);
     let both = builder.concatenate("final_mlp/streams", &[first, second]);
-    let units = builder.units;
+    let units = builder.units();
     let mut logits = vec![builder.dense("final_mlp/logits", both, units)];
     for head in 0..heads {
         let scope = format!("final_mlp/head_{head}");

@@ -140,6 +140,8 @@ fn cases() -> Vec<Case> {
         ),
         Case::new("sum", Layer::Sum, [4, 4, 4], 4, []),
         Case::new("product", Layer::Product, [4, 4], 4, []),
+        Case::new("difference", Layer::Difference, [4, 4], 4, []),
+        Case::new("softmax", Layer::Softmax, [9], 9, []),
         Case::new("dots", Layer::Dots(dots), [36], 6, []),
         Case::new(
             "attention",

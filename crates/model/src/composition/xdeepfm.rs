@@ -44,7 +44,7 @@ pub(super) fn build(builder: &mut Builder<'_>) -> Result<Vec<Value>, Error> {
         sums.push(builder.add(&format!("{scope}/sums"), sum, &[below], *units));
     }
     let sums = builder.concatenate("cin/sums", &sums);
-    let units = builder.units;
+    let units = builder.units();
     let input = builder.whole_input();
     Ok(vec![
         builder.product("cin/logits", sums, 1, units),

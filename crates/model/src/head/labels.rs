@@ -9,9 +9,17 @@ use crate::Error;
 impl Head {
     /// Adds the label to the wanted columns, with the rule that the head knows it, and returns its index.
     pub fn want(&self, schema: &mut Schema) -> usize {
+        let field = schema.want(&self.label_column, self.field_kind());
+        let head = self.clone();
+        schema.require(field, LabelOfHead { head, field });
+        field
+    }
+
+    /// Returns the type into which the label is parsed.
+    pub(super) fn field_kind(&self) -> FieldKind {
         let texts = self.names.is_some() || self.positive.is_some();
         let separator = Some(self.separator);
-        let kind = match self.kind {
+        match self.kind {
             HeadKind::MultiLabel if texts => FieldKind::Bytes { separator },
             HeadKind::MultiLabel => FieldKind::Int {
                 separator,
@@ -24,11 +32,7 @@ impl Head {
                 default: None,
             },
             _ => FieldKind::FLOAT,
-        };
-        let field = schema.want(&self.label_column, kind);
-        let head = self.clone();
-        schema.require(field, LabelOfHead { head, field });
-        field
+        }
     }
 
     /// Reads the labels of a batch, `Head::label_width` numbers per record. A number is 0, 1 or a probability between
@@ -51,7 +55,7 @@ impl Head {
         (0..column.cells.len()).map(label).collect()
     }
 
-    fn wrong(&self, message: String) -> Error {
+    pub(super) fn wrong(&self, message: String) -> Error {
         Error::Value {
             column: self.label_column.clone(),
             message,
@@ -59,7 +63,7 @@ impl Head {
     }
 
     /// Returns a number of the label of a head other than multi-label.
-    fn label(&self, column: &Column, place: usize) -> Result<f32, String> {
+    pub(super) fn label(&self, column: &Column, place: usize) -> Result<f32, String> {
         match &column.cells {
             Cells::Float(values) => self.number(values[place]),
             Cells::Bytes(texts) if self.kind == HeadKind::Binary => self.positive(texts.get(place)),
@@ -133,9 +137,9 @@ impl Head {
 
 /// The rule that a field holds a label of a head.
 #[derive(Debug)]
-struct LabelOfHead {
-    head: Head,
-    field: usize,
+pub(super) struct LabelOfHead {
+    pub(super) head: Head,
+    pub(super) field: usize,
 }
 
 impl RowRule for LabelOfHead {

@@ -153,6 +153,11 @@ impl HeadMetrics {
         }
     }
 
+    /// Returns whether records of a weight above 0 were added.
+    pub(super) fn has_records(&self) -> bool {
+        self.loss.weight() > 0.0
+    }
+
     /// Returns the values so far. Where a prediction is not finite, no metric of predictions is: an area under a curve and an
     /// accuracy would be numbers all the same, and such a model could be the best.
     pub fn scores(&self, head: &Head) -> Scores {

@@ -45,6 +45,11 @@ impl Builder<'_> {
             Layer::Activation(function) => self.activated(name, *function, inputs[0]),
             Layer::Sum => self.graph.node("Sum", name, inputs, []),
             Layer::Product => self.graph.node("Mul", name, inputs, []),
+            Layer::Difference => self.graph.node("Sub", name, inputs, []),
+            Layer::Softmax => {
+                let axis = attribute("axis", Attribute::Int(1));
+                self.graph.node("Softmax", name, inputs, [axis])
+            }
             Layer::LayerNorm(layer) => self.layer_norm(name, layer, inputs[0]),
             Layer::Dots(layer) => self.dots(name, layer, inputs[0]),
             Layer::Attention(layer) => self.attention(name, layer, inputs),
@@ -67,7 +72,12 @@ impl Builder<'_> {
         }
     }
 
-    fn gathered(&mut self, name: &str, input: &Name, columns: impl Iterator<Item = usize>) -> Name {
+    pub(super) fn gathered(
+        &mut self,
+        name: &str,
+        input: &Name,
+        columns: impl Iterator<Item = usize>,
+    ) -> Name {
         let columns: Vec<i64> = columns.map(|column| column as i64).collect();
         let columns = self
             .graph

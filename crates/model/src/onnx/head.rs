@@ -4,9 +4,10 @@ use trainyard_onnx::{Attribute, Name, Port, Tensor, attribute};
 use trainyard_run_config::HeadKind;
 
 use super::Builder;
+use crate::{Head, Heads};
 
 /// Keys of predictions, for all heads.
-pub(super) const OUTPUTS: [&str; 8] = [
+const KEYS: [&str; 8] = [
     "all_class_ids",
     "all_classes",
     "class_ids",
@@ -17,97 +18,114 @@ pub(super) const OUTPUTS: [&str; 8] = [
     "probabilities",
 ];
 
+/// Returns the names that predictions may have, for all heads of a model.
+pub(super) fn output_names(heads: &Heads) -> impl Iterator<Item = String> {
+    let heads = heads.named().into_iter();
+    heads.flat_map(|(before, _)| KEYS.map(|key| format!("{before}{key}")))
+}
+
+/// A head, and the text before the names of its predictions.
+struct NamedHead<'a> {
+    head: &'a Head,
+    before: String,
+}
+
+impl NamedHead<'_> {
+    fn name(&self, node: &str) -> String {
+        format!("head/{}{node}", self.before)
+    }
+
+    fn port(&self, key: &str, tensor: Tensor, width: usize) -> Port {
+        Port::matrix(format!("{}{key}", self.before), tensor, Some(width))
+    }
+}
+
 impl Builder<'_> {
-    /// Adds the head's predictions from logits.
+    /// Adds the predictions of the heads from the logits.
     pub(super) fn outputs(&mut self, logits: &Name) -> Vec<Port> {
-        let kind = self.canned.head.kind();
-        let units = self.canned.head.units();
+        let heads = self.canned.heads.named();
         let mut out = Vec::new();
+        let mut begin = 0;
+        let has_one = heads.len() == 1;
+        for (before, head) in heads {
+            let columns = begin..begin + head.units();
+            begin = columns.end;
+            let of = NamedHead { head, before };
+            let own = if has_one {
+                logits.clone()
+            } else {
+                self.gathered(&of.name("logits"), logits, columns)
+            };
+            self.outputs_of(&of, &own, &mut out);
+        }
+        out
+    }
+
+    fn outputs_of(&mut self, of: &NamedHead<'_>, logits: &Name, out: &mut Vec<Port>) {
+        let kind = of.head.kind();
+        let units = of.head.units();
         if kind != HeadKind::Regression {
-            self.put(
-                &mut out,
-                Port::matrix("logits", Tensor::Float, Some(units)),
-                logits,
-            );
+            self.put(out, of.port("logits", Tensor::Float, units), logits);
         }
         match kind {
             HeadKind::Regression => {
-                let predictions = match self.canned.head.scale() {
+                let predictions = match of.head.scale() {
                     Some((mean, deviation)) => {
                         let graph = &mut self.graph;
-                        let deviation = graph.floats("head/deviation", &[1], &[deviation]);
-                        let mean = graph.floats("head/label_mean", &[1], &[mean]);
-                        let wide = graph.node("Mul", "head/wide", &[logits, &deviation], []);
-                        graph.node("Add", "head/scaled", &[&wide, &mean], [])
+                        let deviation = graph.floats(&of.name("deviation"), &[1], &[deviation]);
+                        let mean = graph.floats(&of.name("label_mean"), &[1], &[mean]);
+                        let wide = graph.node("Mul", &of.name("wide"), &[logits, &deviation], []);
+                        graph.node("Add", &of.name("scaled"), &[&wide, &mean], [])
                     }
                     None => logits.clone(),
                 };
                 self.put(
-                    &mut out,
-                    Port::matrix("predictions", Tensor::Float, Some(units)),
+                    out,
+                    of.port("predictions", Tensor::Float, units),
                     &predictions,
                 );
             }
             HeadKind::Poisson => {
-                let mean = self.graph.node("Exp", "head/mean", &[logits], []);
-                self.put(
-                    &mut out,
-                    Port::matrix("predictions", Tensor::Float, Some(units)),
-                    &mean,
-                );
+                let mean = self.graph.node("Exp", &of.name("mean"), &[logits], []);
+                self.put(out, of.port("predictions", Tensor::Float, units), &mean);
             }
             HeadKind::LogisticRegression => {
-                let mean = self.graph.node("Sigmoid", "head/mean", &[logits], []);
-                self.put(
-                    &mut out,
-                    Port::matrix("predictions", Tensor::Float, Some(units)),
-                    &mean,
-                );
+                let mean = self.graph.node("Sigmoid", &of.name("mean"), &[logits], []);
+                self.put(out, of.port("predictions", Tensor::Float, units), &mean);
             }
             HeadKind::MultiLabel => {
-                let means = self.graph.node("Sigmoid", "head/means", &[logits], []);
-                self.put(
-                    &mut out,
-                    Port::matrix("probabilities", Tensor::Float, Some(units)),
-                    &means,
-                );
-                let ids = self.every_class(logits);
-                let names = self.names();
-                let named = self.named(&names, &ids);
-                self.put(
-                    &mut out,
-                    Port::matrix("classes", Tensor::String, Some(units)),
-                    &named,
-                );
+                let means = self.graph.node("Sigmoid", &of.name("means"), &[logits], []);
+                self.put(out, of.port("probabilities", Tensor::Float, units), &means);
+                let ids = self.every_class(of, logits);
+                let names = self.names(of);
+                let named = self.named(of, &names, &ids);
+                self.put(out, of.port("classes", Tensor::String, units), &named);
             }
             HeadKind::Binary => {
                 let graph = &mut self.graph;
-                let logistic = graph.node("Sigmoid", "head/logistic", &[logits], []);
-                let one = graph.floats("head/one", &[1], &[1.0]);
-                let other = graph.node("Sub", "head/other", &[&one, &logistic], []);
+                let logistic = graph.node("Sigmoid", &of.name("logistic"), &[logits], []);
+                let one = graph.floats(&of.name("one"), &[1], &[1.0]);
+                let other = graph.node("Sub", &of.name("other"), &[&one, &logistic], []);
                 let axis = attribute("axis", Attribute::Int(1));
-                let both = graph.node("Concat", "head/both", &[&other, &logistic], [axis]);
-                let zero = graph.floats("head/zero", &[1], &[0.0]);
-                let positive = graph.node("Greater", "head/positive", &[logits, &zero], []);
+                let both = graph.node("Concat", &of.name("both"), &[&other, &logistic], [axis]);
+                let zero = graph.floats(&of.name("zero"), &[1], &[0.0]);
+                let positive = graph.node("Greater", &of.name("positive"), &[logits, &zero], []);
                 let whole = attribute("to", Attribute::Int(Tensor::Int64.number().into()));
-                let class = graph.node("Cast", "head/class", &[&positive], [whole]);
-                self.put(
-                    &mut out,
-                    Port::matrix("logistic", Tensor::Float, Some(1)),
-                    &logistic,
-                );
-                self.classes(&mut out, logits, &both, &class);
+                let class = graph.node("Cast", &of.name("class"), &[&positive], [whole]);
+                self.put(out, of.port("logistic", Tensor::Float, 1), &logistic);
+                self.classes(of, out, logits, &both, &class);
             }
             HeadKind::MultiClass => {
                 let axis = attribute("axis", Attribute::Int(1));
                 let probabilities =
                     self.graph
-                        .node("Softmax", "head/softmax", &[logits], [axis.clone()]);
-                let class = self.graph.node("ArgMax", "head/class", &[logits], [axis]);
-                self.classes(&mut out, logits, &probabilities, &class);
+                        .node("Softmax", &of.name("softmax"), &[logits], [axis.clone()]);
+                let class = self
+                    .graph
+                    .node("ArgMax", &of.name("class"), &[logits], [axis]);
+                self.classes(of, out, logits, &probabilities, &class);
             }
         }
-        out
     }
 
     fn put(&mut self, out: &mut Vec<Port>, port: Port, value: &Name) {
@@ -116,61 +134,56 @@ impl Builder<'_> {
     }
 
     /// Adds the predictions of a head with exclusive classes: the likeliest class, and all classes.
-    fn classes(&mut self, out: &mut Vec<Port>, logits: &Name, probabilities: &Name, class: &Name) {
-        let count = self.canned.head.class_names().len();
+    fn classes(
+        &mut self,
+        of: &NamedHead<'_>,
+        out: &mut Vec<Port>,
+        logits: &Name,
+        probabilities: &Name,
+        class: &Name,
+    ) {
+        let count = of.head.class_names().len();
         self.put(
             out,
-            Port::matrix("probabilities", Tensor::Float, Some(count)),
+            of.port("probabilities", Tensor::Float, count),
             probabilities,
         );
-        self.put(
-            out,
-            Port::matrix("class_ids", Tensor::Int64, Some(1)),
-            class,
-        );
-        let names = self.names();
-        let name = self.named(&names, class);
-        self.put(out, Port::matrix("classes", Tensor::String, Some(1)), &name);
-        let ids = self.every_class(logits);
-        self.put(
-            out,
-            Port::matrix("all_class_ids", Tensor::Int64, Some(count)),
-            &ids,
-        );
-        let named = self.named(&names, &ids);
-        self.put(
-            out,
-            Port::matrix("all_classes", Tensor::String, Some(count)),
-            &named,
-        );
+        self.put(out, of.port("class_ids", Tensor::Int64, 1), class);
+        let names = self.names(of);
+        let name = self.named(of, &names, class);
+        self.put(out, of.port("classes", Tensor::String, 1), &name);
+        let ids = self.every_class(of, logits);
+        self.put(out, of.port("all_class_ids", Tensor::Int64, count), &ids);
+        let named = self.named(of, &names, &ids);
+        self.put(out, of.port("all_classes", Tensor::String, count), &named);
     }
 
     /// Returns the numbers of all classes, for each row.
-    fn every_class(&mut self, logits: &Name) -> Name {
+    fn every_class(&mut self, of: &NamedHead<'_>, logits: &Name) -> Name {
         let graph = &mut self.graph;
-        let count = self.canned.head.class_names().len() as i64;
+        let count = of.head.class_names().len() as i64;
         let end = attribute("end", Attribute::Int(1));
-        let rows = graph.node("Shape", "head/rows", &[logits], [end]);
+        let rows = graph.node("Shape", &of.name("rows"), &[logits], [end]);
         let width = graph.list(&[count]);
         let axis = attribute("axis", Attribute::Int(0));
-        let shape = graph.node("Concat", "head/shape", &[&rows, &width], [axis]);
+        let shape = graph.node("Concat", &of.name("shape"), &[&rows, &width], [axis]);
         let ids = graph.ints(
-            "head/ids",
+            &of.name("ids"),
             &[1, count as usize],
             &(0..count).collect::<Vec<_>>(),
         );
-        graph.node("Expand", "head/every_class", &[&ids, &shape], [])
+        graph.node("Expand", &of.name("every_class"), &[&ids, &shape], [])
     }
 
     /// Returns the names of all classes, as a constant.
-    fn names(&mut self) -> Name {
-        let names = self.canned.head.class_names();
-        self.graph.texts("head/names", &[names.len()], &names)
+    fn names(&mut self, of: &NamedHead<'_>) -> Name {
+        let names = of.head.class_names();
+        self.graph.texts(&of.name("names"), &[names.len()], &names)
     }
 
     /// Returns the names of classes, given their numbers.
-    fn named(&mut self, names: &Name, classes: &Name) -> Name {
+    fn named(&mut self, of: &NamedHead<'_>, names: &Name, classes: &Name) -> Name {
         self.graph
-            .node("Gather", "head/named", &[names, classes], [])
+            .node("Gather", &of.name("named"), &[names, classes], [])
     }
 }

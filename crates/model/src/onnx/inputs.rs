@@ -95,7 +95,7 @@ enum Naming {
 impl Inputs {
     pub(super) fn new(canned: &Canned) -> Self {
         let mut out = Self {
-            taken: head::OUTPUTS.map(str::to_owned).into(),
+            taken: head::output_names(&canned.heads).collect(),
             ..Self::default()
         };
         let columns = &canned.records.columns;

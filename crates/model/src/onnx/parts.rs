@@ -33,7 +33,7 @@ impl Builder<'_> {
             .position(|input| input.source == Source::Records)
         {
             Some(records) => {
-                let units = self.graph.list(&[self.canned.head.units() as i64]);
+                let units = self.graph.list(&[self.canned.heads.units() as i64]);
                 let axis = attribute("axis", Attribute::Int(0));
                 let shape = [&self.given[records], &units];
                 let shape = self.graph.node("Concat", "logits/shape", &shape, [axis]);

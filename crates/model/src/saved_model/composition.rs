@@ -48,6 +48,11 @@ impl Builder<'_> {
             Layer::Product => self
                 .graph
                 .binary(Binary::Multiply, &name, &inputs[0], &inputs[1]),
+            Layer::Difference => {
+                let [a, b] = [&inputs[0], &inputs[1]];
+                self.graph.binary(Binary::Subtract, &name, a, b)
+            }
+            Layer::Softmax => self.graph.unary(Unary::Softmax, &name, &inputs[0]),
             Layer::LayerNorm(layer) => self.layer_norm(&name, layer, &inputs[0]),
             Layer::Dots(layer) => self.dots(&name, layer, &inputs[0]),
             Layer::Attention(layer) => self.attention(&name, layer, inputs),
@@ -69,7 +74,12 @@ impl Builder<'_> {
         }
     }
 
-    fn gathered(&mut self, name: &str, input: &Edge, columns: impl Iterator<Item = usize>) -> Edge {
+    pub(super) fn gathered(
+        &mut self,
+        name: &str,
+        input: &Edge,
+        columns: impl Iterator<Item = usize>,
+    ) -> Edge {
         let columns: Vec<i64> = columns.map(|column| column as i64).collect();
         let columns = self.graph.list(&columns);
         self.graph.gather_columns(name, input, &columns)

@@ -10,32 +10,64 @@ use trainyard_tensorflow_formats::saved_model::{
 
 use super::Builder;
 use super::inputs::Given;
-use crate::Canned;
+use crate::{Canned, Head};
 
 /// Predictions by key, with the number of values of a row.
+#[derive(Default)]
 pub(super) struct Outputs {
-    keys: BTreeMap<&'static str, (Edge, usize)>,
-    /// Names of all classes, for each row.
+    keys: BTreeMap<String, (Edge, usize)>,
+    /// Names of all classes, for each row, of the last head.
     class_names: Option<Edge>,
 }
 
+impl Outputs {
+    fn insert(&mut self, of: &NamedHead<'_>, key: &str, edge: Edge, width: usize) {
+        self.keys
+            .insert(format!("{}{key}", of.before), (edge, width));
+    }
+}
+
+/// A head, and the text before the names of its predictions.
+struct NamedHead<'a> {
+    head: &'a Head,
+    before: String,
+}
+
 impl Builder<'_> {
-    /// Adds the predictions.
+    /// Adds the predictions of the heads.
     pub(super) fn outputs(&mut self) -> Outputs {
         let logits = self.logits();
-        let kind = self.canned.head.kind();
-        let units = self.canned.head.units();
-        let scope = self.name("head");
-        let name = |part: &str| format!("{scope}/{part}");
+        let heads = self.canned.heads.named();
+        let has_one = heads.len() == 1;
+        let mut out = Outputs::default();
+        let mut begin = 0;
+        for (before, head) in heads {
+            let columns = begin..begin + head.units();
+            begin = columns.end;
+            let of = NamedHead { head, before };
+            let own = if has_one {
+                logits.clone()
+            } else {
+                let name = self.name(&format!("head/{}logits", of.before));
+                self.gathered(&name, &logits, columns)
+            };
+            self.outputs_of(&of, own, &mut out);
+        }
+        out
+    }
+
+    fn outputs_of(&mut self, of: &NamedHead<'_>, logits: Edge, out: &mut Outputs) {
+        let kind = of.head.kind();
+        let units = of.head.units();
+        let scope = self.name(&format!("head/{}", of.before));
+        let name = |node: &str| format!("{scope}{node}");
         let graph = &mut *self.graph;
-        let mut keys = BTreeMap::new();
-        let mut class_names = None;
         if kind != HeadKind::Regression {
-            keys.insert("logits", (logits.clone(), units));
+            out.insert(of, "logits", logits.clone(), units);
         }
         match kind {
             HeadKind::Regression => {
-                let predictions = match self.canned.head.scale() {
+                let predictions = match of.head.scale() {
                     Some((mean, deviation)) => {
                         let deviation = graph.float(deviation);
                         let mean = graph.float(mean);
@@ -45,22 +77,22 @@ impl Builder<'_> {
                     }
                     None => logits,
                 };
-                keys.insert("predictions", (predictions, units));
+                out.insert(of, "predictions", predictions, units);
             }
             HeadKind::Poisson => {
                 let mean = graph.unary(Unary::Exp, &name("predictions"), &logits);
-                keys.insert("predictions", (mean, units));
+                out.insert(of, "predictions", mean, units);
             }
             HeadKind::LogisticRegression => {
                 let mean = graph.unary(Unary::Sigmoid, &name("predictions"), &logits);
-                keys.insert("predictions", (mean, units));
+                out.insert(of, "predictions", mean, units);
             }
             HeadKind::MultiLabel => {
                 let means = graph.unary(Unary::Sigmoid, &name("probabilities"), &logits);
-                keys.insert("probabilities", (means, units));
-                let names = self.for_each_row(&Constant::Names);
-                keys.insert("classes", (names.clone(), units));
-                class_names = Some(names);
+                out.insert(of, "probabilities", means, units);
+                let names = self.for_each_row(of, &Constant::Names);
+                out.insert(of, "classes", names.clone(), units);
+                out.class_names = Some(names);
             }
             HeadKind::Binary | HeadKind::MultiClass => {
                 let (probabilities, class) = if kind == HeadKind::Binary {
@@ -72,7 +104,7 @@ impl Builder<'_> {
                     let zero = graph.float(0.0);
                     let positive =
                         graph.compare(Comparison::Greater, &name("positive"), &logits, &zero);
-                    keys.insert("logistic", (logistic, 1));
+                    out.insert(of, "logistic", logistic, 1);
                     (
                         both,
                         graph.cast(&name("class_ids"), &positive, DataType::DtInt64),
@@ -82,27 +114,31 @@ impl Builder<'_> {
                     let class = graph.largest(&name("class"), &logits);
                     (softmax, graph.reshape(&name("class_ids"), &class, &[-1, 1]))
                 };
-                let classes = self.canned.head.class_names();
+                let classes = of.head.class_names();
                 let count = classes.len();
                 let listed = graph.texts(&name("names"), &[count], &classes);
                 let named = graph.gather(&name("classes"), &listed, &class);
-                keys.insert("probabilities", (probabilities, count));
-                keys.insert("class_ids", (class, 1));
-                keys.insert("classes", (named, 1));
-                keys.insert("all_class_ids", (self.for_each_row(&Constant::Ids), count));
-                let names = self.for_each_row(&Constant::Names);
-                keys.insert("all_classes", (names.clone(), count));
-                class_names = Some(names);
+                out.insert(of, "probabilities", probabilities, count);
+                out.insert(of, "class_ids", class, 1);
+                out.insert(of, "classes", named, 1);
+                out.insert(
+                    of,
+                    "all_class_ids",
+                    self.for_each_row(of, &Constant::Ids),
+                    count,
+                );
+                let names = self.for_each_row(of, &Constant::Names);
+                out.insert(of, "all_classes", names.clone(), count);
+                out.class_names = Some(names);
             }
         }
-        Outputs { keys, class_names }
     }
 
     /// Repeats what is known of all classes for each row.
-    fn for_each_row(&mut self, constant: &Constant) -> Edge {
-        let names = self.canned.head.class_names();
+    fn for_each_row(&mut self, of: &NamedHead<'_>, constant: &Constant) -> Edge {
+        let names = of.head.class_names();
         let count = names.len();
-        let scope = self.name("head/every_class");
+        let scope = self.name(&format!("head/{}every_class", of.before));
         let batch = self.batch.clone();
         let graph = &mut *self.graph;
         let row = match constant {
@@ -142,11 +178,14 @@ pub(super) fn of_examples(
         .fold(begin(Method::Predict, "examples"), |known, key| {
             with(known, key, key)
         });
-    let mut out = vec![("predict".to_owned(), predict)];
-    if let Some(names) = &outputs.class_names {
-        let count = canned.head.class_names().len();
+    let mut out = vec![("predict".to_owned(), predict.clone())];
+    if !canned.heads.is_one() {
+        // Classifications and regressions have one result.
+        out.push(("serving_default".to_owned(), predict));
+    } else if let Some(names) = &outputs.class_names {
+        let (_, count) = &outputs.keys["probabilities"];
         let classify = with(begin(Method::Classify, "inputs"), "scores", "probabilities");
-        let classify = classify.output("classes", names, &[None, Some(count)]);
+        let classify = classify.output("classes", names, &[None, Some(*count)]);
         out.push(("serving_default".to_owned(), classify.clone()));
         out.push(("classification".to_owned(), classify));
         if outputs.keys.contains_key("logistic") {

@@ -29,7 +29,7 @@ impl Builder<'_> {
         let name = self.name("logits");
         match (bias, parts.is_empty()) {
             (Some(bias), true) => {
-                let units = self.graph.integer(canned.head.units() as i64);
+                let units = self.graph.integer(canned.heads.units() as i64);
                 let batch = self.batch.clone();
                 let shape = self
                     .graph

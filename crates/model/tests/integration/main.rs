@@ -8,4 +8,5 @@ mod gradients;
 mod network;
 mod onnx;
 mod pytorch;
+mod tasks;
 mod threads;

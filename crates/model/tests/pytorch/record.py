@@ -176,6 +176,99 @@ class SerialMaskNet(MaskNet):
     serial = True
 
 
+class Tasks(Model):
+    """Models of a binary task and one of regression. A label that is missing masks its task."""
+
+    tasks = (("click", 1), ("spent", 1))
+    heads = 'name = "click"\nhead = "binary"\nlabel = { column = "click" }\n', 'name = "spent"\nhead = "regression"\nweight = 0.5\nlabel = { column = "spent" }\n'
+
+    def towers(self, inputs, units=[3]):
+        return torch.cat([self.dense(f"tasks/{task}/logits", self.hidden(f"tasks/{task}", x, units), width)
+                          for (task, width), x in zip(self.tasks, inputs)], dim=1)
+
+    def experts(self, scope, x, count):
+        return [self.hidden(f"{scope}/expert_{index}", x, [5]) for index in range(count)]
+
+    def mixture(self, scope, x, experts):
+        gate = F.softmax(self.dense(f"{scope}/gate", x, len(experts), bias=False), dim=1)
+        return torch.einsum("be,bed->bd", gate, torch.stack(experts, dim=1))
+
+    def loss(self, logits, batch):
+        click, spent = ~batch["click"].isnan(), ~batch["spent"].isnan()
+        return (F.binary_cross_entropy_with_logits(logits[click, 0], batch["click"][click])
+                + 0.5 * F.mse_loss(logits[spent, 1], batch["spent"][spent]))
+
+
+class SharedBottom(Tasks):
+    keys = "hidden_units = [7, 5]\ntower_units = [3]\n"
+
+    def logits(self, batch):
+        bottom = self.hidden("bottom", self.whole(batch), [7, 5])
+        return self.towers([bottom, bottom])
+
+
+class SharedBottomOfThree(SharedBottom):
+    """A task of three classes, too."""
+
+    tasks = (("kind", 3), ("click", 1), ("spent", 1))
+    heads = ('name = "kind"\nhead = "multi_class"\nn_classes = 3\nlabel = { column = "class" }\n',) + Tasks.heads
+
+    def logits(self, batch):
+        bottom = self.hidden("bottom", self.whole(batch), [7, 5])
+        return self.towers([bottom] * 3)
+
+    def loss(self, logits, batch):
+        return F.cross_entropy(logits[:, :3], batch["label"]) + super().loss(logits[:, 3:], batch)
+
+
+class Mmoe(Tasks):
+    """Ma et al. 2018, equations 6 and 7."""
+
+    keys = "hidden_units = [5]\nexperts = 3\ntower_units = [3]\n"
+
+    def logits(self, batch):
+        whole = self.whole(batch)
+        experts = self.experts("mmoe", whole, 3)
+        return self.towers([self.mixture(f"mmoe/tasks/{task}", whole, experts) for task, _ in self.tasks])
+
+
+class Ple(Tasks):
+    """Tang et al. 2020, equations 1 to 7."""
+
+    keys = "hidden_units = [5]\nexperts = 2\ntask_experts = 3\nexpert_levels = 2\ntower_units = [3]\n"
+
+    def logits(self, batch):
+        shared_input = self.whole(batch)
+        inputs = [shared_input] * 2
+        for level in range(2):
+            scope = f"ple/level_{level}"
+            shared = self.experts(f"{scope}/shared", shared_input, 2)
+            of_tasks = [self.experts(f"{scope}/tasks/{task}", x, 3) for (task, _), x in zip(self.tasks, inputs)]
+            inputs = [self.mixture(f"{scope}/tasks/{task}", x, own + shared) for (task, _), x, own in zip(self.tasks, inputs, of_tasks)]
+            if level == 0:
+                shared_input = self.mixture(f"{scope}/shared", shared_input, of_tasks[0] + of_tasks[1] + shared)
+        return self.towers(inputs)
+
+
+class Esmm(Tasks):
+    """Ma et al. 2018, equations 2 and 3. The second logit is that of pCTCVR, of which PyTorch takes the loss of probabilities."""
+
+    keys = "tower_units = [6, 3]\n"
+    heads = 'name = "click"\nhead = "binary"\nlabel = { column = "click" }\n', 'name = "buy"\nhead = "binary"\nlabel = { column = "buy" }\n'
+    tasks = (("click", 1), ("buy", 1))
+
+    def logits(self, batch):
+        whole = self.whole(batch)
+        click, conversion = self.towers([whole, whole], [6, 3]).sigmoid().unbind(dim=1)
+        return torch.stack([click, click * conversion], dim=1).logit()
+
+    def loss(self, logits, batch):
+        probabilities = logits.sigmoid()
+        click = ~batch["click"].isnan()
+        return (F.binary_cross_entropy(probabilities[click, 0], batch["click"][click])
+                + F.binary_cross_entropy(probabilities[:, 1], batch["buy"]))
+
+
 CASES = [
     ("dlrm", Dlrm, "dlrm_classifier", 2),
     ("dlrm of 3 classes", Dlrm, "dlrm_classifier", 3),
@@ -188,6 +281,11 @@ CASES = [
     ("final_mlp of 3 classes", FinalMlp, "final_mlp_classifier", 3),
     ("masknet", MaskNet, "masknet_classifier", 2),
     ("masknet of serial blocks and 3 classes", SerialMaskNet, "masknet_classifier", 3),
+    ("shared_bottom", SharedBottom, "shared_bottom", None),
+    ("shared_bottom of three tasks", SharedBottomOfThree, "shared_bottom", None),
+    ("mmoe", Mmoe, "mmoe", None),
+    ("ple", Ple, "ple", None),
+    ("esmm", Esmm, "esmm", None),
 ]
 
 
@@ -196,20 +294,28 @@ def records():
     columns = {key: torch.randint(buckets, (ROWS,), generator=random) for key, buckets in BUCKETS.items()}
     columns["numbers"] = (torch.rand(ROWS, 2, generator=random) * 2 - 1).double()
     columns["label"] = torch.randint(3, (ROWS,), generator=random)
+    columns["click"] = torch.randint(2, (ROWS,), generator=random).double()
+    columns["spent"] = (torch.rand(ROWS, generator=random) * 4 - 2).double()
+    columns["buy"] = columns["click"] * torch.randint(2, (ROWS,), generator=random)
+    columns["click"][torch.rand(ROWS, generator=random) < 0.2] = torch.nan
+    columns["spent"][(torch.rand(ROWS, generator=random) < 0.5) & ~columns["click"].isnan()] = torch.nan
     return columns
 
 
 def table(columns):
-    lines = ["a,b,c,x,y,binary,class"]
+    lines = ["a,b,c,x,y,binary,class,click,spent,buy"]
     for row in range(ROWS):
         numbers = [format(value, ".9g") for value in columns["numbers"][row].tolist()]
         label = columns["label"][row].item()
         keys = [str(columns[key][row].item()) for key in BUCKETS]
-        lines.append(",".join(keys + numbers + [str(label % 2), str(label)]))
+        given = [columns[key][row].item() for key in ("click", "spent", "buy")]
+        given = ["" if value != value else format(value, ".9g") for value in given]
+        lines.append(",".join(keys + numbers + [str(label % 2), str(label)] + given))
     return "\n".join(lines) + "\n"
 
 
 def job(kind, classes, case):
+    heads = getattr(case, "heads", ())
     label = '"binary"' if classes == 2 else '"class"'
     wide = getattr(case, "wide", False)
     features = [f'column = "{key}"\nkind = "identity"\nbuckets = {buckets}\nwide = {str(wide).lower()}\ndeep = {{ embedding = {DIMENSION} }}\n'
@@ -219,9 +325,11 @@ def job(kind, classes, case):
     rule = f'{{ kind = "sgd", learning_rate = {RATE} }}'
     vocabulary = "" if classes == 2 else ', vocabulary = ["0", "1", "2"]'
     linear = f"linear_optimizer = {rule}\n" if wide else ""
-    return (f'model_dir = "m"\n[input]\nlabel = {{ column = {label}{vocabulary} }}\ntrain = {{ files = ["t"], epochs = 1 }}\n'
+    label = "" if heads else f"label = {{ column = {label}{vocabulary} }}\n"
+    return (f'model_dir = "m"\n[input]\n{label}train = {{ files = ["t"], epochs = 1 }}\n'
             + "".join("[[feature]]\n" + feature for feature in features)
-            + f'[model]\nkind = "{kind}"\n{case.keys}dnn_optimizer = {rule}\n{linear}')
+            + f'[model]\nkind = "{kind}"\n{case.keys}dnn_optimizer = {rule}\n{linear}'
+            + "".join("[[model.task]]\n" + head for head in heads))
 
 
 def record(name, case, kind, classes, seed, columns):
@@ -230,7 +338,9 @@ def record(name, case, kind, classes, seed, columns):
     losses = []
     for batch in batches * PASSES:
         logits = model.logits(batch)
-        if classes == 2:
+        if classes is None:
+            loss = model.loss(logits, batch)
+        elif classes == 2:
             loss = F.binary_cross_entropy_with_logits(logits[:, 0], (batch["label"] % 2).double())
         else:
             loss = F.cross_entropy(logits, batch["label"])
@@ -241,7 +351,8 @@ def record(name, case, kind, classes, seed, columns):
         losses.append(loss.item())
     end = {name: value.detach().to(torch.float32).tolist() for name, value in model.variables.items()}
     logits = model.logits(columns).detach().to(torch.float32).tolist()
-    return {"name": name, "job": job(kind, classes, case), "start": model.start, "losses": losses, "end": end, "logits": logits}
+    keys = [f"{task}/predictions" if task == "spent" else f"{task}/logits" for task, _ in getattr(case, "tasks", ())] or ["logits"]
+    return {"name": name, "job": job(kind, classes, case), "keys": keys, "start": model.start, "losses": losses, "end": end, "logits": logits}
 
 
 def main():

@@ -5,8 +5,8 @@ use trainyard_diagnostic::{Code, Section, Takes, section};
 
 use crate::limit::{Limit, OfSome, of_some};
 use crate::{
-    BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
-    TextStyle,
+    BadRows, Compression, Decimal, Format, IndexBase, LabelConfig, NumberStyle, Sharding,
+    TaskConfig, TextEncoding, TextStyle,
 };
 
 /// Most records in a batch or a shuffle buffer.
@@ -41,7 +41,7 @@ section! {
         units: Option<Vec<String>> = custom(units_at, || Takes::Texts, "").or_invalid(Vec::new()).said("none");
         /// column, classes and separator of the label, `{ column = "salary", positive = ">50K" }`
         label: Option<LabelConfig> = custom(read_label, label_takes, "")
-            .required_or_invalid("{ column = \"salary\", positive = \">50K\" }");
+            .optional_or_invalid("required, but for models of several tasks");
         /// column of the examples' weights ([below](#labels-weights-and-groups))
         weight_column: Option<String> = text().optional("none");
         /// removes spaces around fields and names
@@ -78,7 +78,7 @@ section! {
         /// texts of the classes, in class order
         vocabulary: Option<Vec<String>> = texts().optional("the label is a class number");
         /// character between the labels of a record, for `multi_label` heads and labels of several numbers
-        separator: Option<u8> = custom(separator_at, || Takes::Text, "\"|\"").or_invalid(b'|');
+        separator: Option<u8> = custom(separator_at, || Takes::Text, "\"|\"").or_invalid(SEPARATOR);
     }
 }
 
@@ -113,6 +113,8 @@ section! {
     }
 }
 
+/// Byte between the labels of a record by default.
+pub(super) const SEPARATOR: u8 = b'|';
 /// Batches that are read ahead by default.
 const PREFETCH_BATCHES: usize = 4;
 /// Records in the shuffle buffer of training by default.
@@ -131,7 +133,7 @@ pub struct InputConfig {
     /// Style of the fields of CSV and TSV files.
     #[serde(flatten)]
     pub text: TextStyle,
-    /// The label.
+    /// The label; in a model of several tasks that of the first.
     pub label: LabelConfig,
     /// Column with the weight of each example.
     pub weight_column: Option<String>,
@@ -147,19 +149,6 @@ pub struct InputConfig {
     pub train: InputPart,
     /// Evaluation input; absent = no evaluation.
     pub eval: Option<InputPart>,
-}
-
-/// The label column.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LabelConfig {
-    /// Column name.
-    pub column: String,
-    /// Text of the positive class of a binary classifier. A trailing `*` matches any ending.
-    pub positive: Option<String>,
-    /// Texts of the classes, in class order.
-    pub vocabulary: Option<Vec<String>>,
-    /// Byte between the labels of one record, for heads with several labels; `|` by default.
-    pub separator: u8,
 }
 
 /// One input: its files, and how they become batches.
@@ -233,8 +222,32 @@ fn check_keys(section: &Section<'_>, format: Format) {
     }
 }
 
-pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
+/// Labels of a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Labels<'a> {
+    /// `input.label`.
+    OfInput,
+    /// Those of the tasks of the model; none if they cannot be read.
+    OfTasks(&'a [TaskConfig]),
+}
+
+pub(crate) fn read(section: Section<'_>, labels: Labels<'_>) -> Option<InputConfig> {
     let keys = InputKeys::read_keys(&section)?;
+    let label = match labels {
+        Labels::OfInput => {
+            if section.node("label").is_none() {
+                section.missing("label", "{ column = \"salary\", positive = \">50K\" }");
+            }
+            keys.label
+        }
+        Labels::OfTasks(tasks) => {
+            if section.node("label").is_some() {
+                let message = "label has no meaning for a model of several tasks: each [[model.task]] has a label of its own";
+                section.fail(Code::E1006, "label", message);
+            }
+            tasks.first().map(|task| task.label.clone())
+        }
+    };
     if section.node("train").is_none() {
         section.missing_section("train", "[input.train]", "files = [\"train.csv\"]");
     }
@@ -280,7 +293,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<InputConfig> {
                 units: keys.units?,
             },
         },
-        label: keys.label?,
+        label: label?,
         weight_column: keys.weight_column,
         trim: keys.trim,
         bad_rows: keys.bad_rows?,
@@ -384,14 +397,30 @@ fn label_takes() -> Takes {
 fn read_label(section: &Section<'_>, key: &'static str) -> Option<LabelConfig> {
     let section = section.section(key)?;
     let keys = LabelKeys::read_keys(&section)?;
-    if keys.positive.is_some() && keys.vocabulary.is_some() {
+    check_texts(&section, keys.positive.as_ref(), keys.vocabulary.as_ref());
+    section.finish();
+    Some(LabelConfig {
+        column: keys.column?,
+        positive: keys.positive,
+        vocabulary: keys.vocabulary,
+        separator: keys.separator?,
+    })
+}
+
+/// Checks the texts of the classes of a label.
+pub(super) fn check_texts(
+    section: &Section<'_>,
+    positive: Option<&String>,
+    vocabulary: Option<&Vec<String>>,
+) {
+    if positive.is_some() && vocabulary.is_some() {
         section.fail(
             Code::E1006,
             "vocabulary",
             "label.positive and label.vocabulary cannot be both set",
         );
     }
-    if let Some(classes) = &keys.vocabulary {
+    if let Some(classes) = vocabulary {
         if classes.len() < 2 {
             let message = format!(
                 "label.vocabulary must name at least 2 classes, given {}",
@@ -407,13 +436,6 @@ fn read_label(section: &Section<'_>, key: &'static str) -> Option<LabelConfig> {
             );
         }
     }
-    section.finish();
-    Some(LabelConfig {
-        column: keys.column?,
-        positive: keys.positive,
-        vocabulary: keys.vocabulary,
-        separator: keys.separator?,
-    })
 }
 
 fn train_takes() -> Takes {

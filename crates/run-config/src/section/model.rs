@@ -8,11 +8,12 @@ use super::optimizer::{
     Usual, read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
 };
 use super::regularizer::{read_regularizer, takes_regularizer};
+use super::task::{check_esmm, read_tasks, tasks_taken};
 use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::without_effect::warn_of_key;
 use crate::{
     Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
-    MaskBlocks, ModelConfig, ModelKind, OptimizerSection, Params, Regularizer,
+    MaskBlocks, ModelConfig, ModelKind, OptimizerSection, Params, Regularizer, TaskConfig,
 };
 
 /// Widest hidden layer.
@@ -25,8 +26,10 @@ const LAYERS_MAX: u64 = 64;
 const MASK_RATIO_MAX: u64 = 64;
 /// Most heads of an attention layer.
 const HEADS_MAX: u64 = 64;
+/// Most experts of a level.
+const EXPERTS_MAX: u64 = 1024;
 /// Most classes, and most numbers of a label.
-const CLASSES_MAX: u64 = 1 << 24;
+pub(super) const CLASSES_MAX: u64 = 1 << 24;
 
 section! {
     /// Keys of `[model]`.
@@ -117,6 +120,16 @@ section! {
         mask_ratio: usize = integer(1..=MASK_RATIO_MAX).or(2);
         /// `masknet_*`: `parallel` blocks all read the input; of `serial` blocks, each reads the one before it
         mask_blocks: Option<MaskBlocks> = choice("arrangement", &MaskBlocks::NAMES).or_invalid(MaskBlocks::Parallel);
+        /// `shared_bottom`, `mmoe`, `ple`, `esmm`: widths of the hidden layers of the tower of each task
+        tower_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("none; required in `esmm`");
+        /// `mmoe`, `ple`: number of experts that the tasks share, in `ple` those of a level
+        experts: usize = integer(1..=EXPERTS_MAX).or(8);
+        /// `ple`: number of experts of each task, in each level
+        task_experts: usize = integer(1..=EXPERTS_MAX).or(4);
+        /// `ple`: number of levels of experts
+        expert_levels: usize = integer(1..=LAYERS_MAX).or(2);
+        /// tasks of `shared_bottom`, `mmoe`, `ple` and `esmm`
+        task: Option<Vec<TaskConfig>> = custom(read_tasks, tasks_taken, "").optional_or_invalid("required in models of several tasks");
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
         embedding_initializer: Option<Initializer> = custom(read_initializer, takes_initializer, "")
@@ -174,6 +187,9 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
     };
     if let Some(kind) = keys.kind {
         check_keys(&section, kind);
+        if let (Family::Esmm, Some(tasks)) = (kind.family, &keys.task) {
+            check_esmm(&section, tasks);
+        }
     }
     // An absent key may be `None`; a key that is there may not.
     let is_invalid =
@@ -191,6 +207,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         || is_invalid("kernel_regularizer", keys.kernel_regularizer.is_some())
         || is_invalid("linear_optimizer", keys.linear_optimizer.is_some())
         || is_invalid("dnn_optimizer", keys.dnn_optimizer.is_some())
+        || is_invalid("task", keys.task.is_some())
         || (keys.kind.is_some_and(ModelKind::is_custom)
             && is_invalid("optimizer", custom.optimizer.is_some()));
     let reduction_is_given = section.node("loss_reduction").is_some();
@@ -199,7 +216,9 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         return None;
     }
     let kind = keys.kind?;
+    let tasks = keys.task.filter(|_| kind.has_tasks()).unwrap_or_default();
     let head = match kind.goal {
+        Goal::Tasks => tasks.first()?.head,
         Goal::Classifier if keys.n_classes.is_some_and(|classes| classes > 2) => {
             HeadKind::MultiClass
         }
@@ -221,7 +240,10 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         head,
         hidden_units: units("hidden_units", keys.hidden_units),
         // 0 stands for "not given" until `settle` has seen the label.
-        n_classes: keys.n_classes.unwrap_or(0),
+        n_classes: match tasks.first() {
+            Some(task) => task.n_classes,
+            None => keys.n_classes.unwrap_or(0),
+        },
         label_dimension: keys.label_dimension,
         label_mean: keys.label_mean,
         label_stddev: keys.label_stddev,
@@ -255,6 +277,10 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         } else {
             None
         },
+        tower_units: units("tower_units", keys.tower_units),
+        experts: count("experts", keys.experts),
+        task_experts: count("task_experts", keys.task_experts),
+        expert_levels: count("expert_levels", keys.expert_levels),
         attention_layers: count("attention_layers", keys.attention_layers),
         attention_heads: count("attention_heads", keys.attention_heads),
         attention_dim: count("attention_dim", keys.attention_dim),
@@ -295,6 +321,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             .or_else(|| Some(Usual::of_deep(defaults).named()))
             .filter(|_| kind.is_custom()),
         params: custom.params?,
+        tasks,
     })
 }
 
@@ -440,8 +467,10 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 23] = [
-    ("hidden_units", ModelKind::has_dnn),
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 27] = [
+    ("hidden_units", |kind| {
+        kind.has_dnn() && kind.family != Family::Esmm
+    }),
     ("activation", ModelKind::has_dnn),
     ("dropout", ModelKind::has_dnn),
     ("batch_norm", ModelKind::has_dnn),
@@ -457,6 +486,12 @@ const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 23] = [
     ("attention_layers", is_autoint),
     ("attention_heads", is_autoint),
     ("attention_dim", is_autoint),
+    ("tower_units", ModelKind::has_tasks),
+    ("experts", |kind| {
+        matches!(kind.family, Family::Mmoe | Family::Ple)
+    }),
+    ("task_experts", is_ple),
+    ("expert_levels", is_ple),
     ("embedding_initializer", ModelKind::has_deep),
     ("embedding_regularizer", ModelKind::has_deep),
     ("linear_regularizer", ModelKind::has_linear),
@@ -482,18 +517,39 @@ fn is_autoint(kind: ModelKind) -> bool {
     kind.family == Family::AutoInt
 }
 
+fn is_ple(kind: ModelKind) -> bool {
+    kind.family == Family::Ple
+}
+
 /// Keys that say what is predicted, and contradict some kinds of models.
-const OF_SOME_KINDS: [OfSome<ModelKind>; 5] = [
+const OF_SOME_KINDS: [OfSome<ModelKind>; 14] = [
     ("head", |kind| kind.goal == Goal::Estimator),
-    ("n_classes", |kind| kind.goal != Goal::Regressor),
-    ("label_dimension", |kind| kind.goal != Goal::Classifier),
+    ("n_classes", |kind| {
+        kind.goal != Goal::Regressor && has_one_task(kind)
+    }),
+    ("label_dimension", |kind| {
+        kind.goal != Goal::Classifier && has_one_task(kind)
+    }),
     ("label_mean", has_scale),
     ("label_stddev", has_scale),
+    ("thresholds", has_one_task),
+    ("top_k", has_one_task),
+    ("calibration_buckets", has_one_task),
+    ("classes_for_class_based_metrics", has_one_task),
+    ("loss", has_one_task),
+    ("focal_gamma", has_one_task),
+    ("focal_alpha", has_one_task),
+    ("class_weights", has_one_task),
+    ("task", ModelKind::has_tasks),
 ];
+
+fn has_one_task(kind: ModelKind) -> bool {
+    !kind.has_tasks()
+}
 
 /// Returns whether a kind of model may have a scale of its label.
 fn has_scale(kind: ModelKind) -> bool {
-    kind.goal != Goal::Classifier && !kind.is_custom()
+    kind.goal != Goal::Classifier && has_one_task(kind) && !kind.is_custom()
 }
 
 /// Keys of custom models, which are unknown to others.
@@ -503,13 +559,20 @@ const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 2] = [
 ];
 
 /// Keys that some kinds of models require.
-const REQUIRED_BY_KIND: [OfSome<ModelKind>; 2] = [
+const REQUIRED_BY_KIND: [OfSome<ModelKind>; 4] = [
     ("hidden_units", |kind| {
-        kind.has_dnn()
-            && !kind.is_custom()
-            && !matches!(kind.family, Family::Dcn | Family::AutoInt | Family::MaskNet)
+        let may_lack = [
+            Family::Dcn,
+            Family::AutoInt,
+            Family::MaskNet,
+            Family::Esmm,
+            Family::Custom,
+        ];
+        kind.has_dnn() && !may_lack.contains(&kind.family)
     }),
+    ("tower_units", |kind| kind.family == Family::Esmm),
     ("head", |kind| kind.goal == Goal::Estimator),
+    ("task", ModelKind::has_tasks),
 ];
 
 /// Parameters of some losses only.
@@ -534,16 +597,24 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
     let is_given = |key: &str| section.keys().any(|name| name == key);
     for (key, is_required) in REQUIRED_BY_KIND {
         if is_required(kind) && !is_given(key) {
-            let example = match key {
-                "hidden_units" => "[100, 50]",
-                _ => "\"multi_label\"",
-            };
-            section.missing(key, example);
+            match key {
+                "hidden_units" | "tower_units" => section.missing(key, "[100, 50]"),
+                "task" => section.missing_section(
+                    key,
+                    "[[model.task]]",
+                    "name = \"click\", head = \"binary\", label = { column = \"click\" }",
+                ),
+                _ => section.missing(key, "\"multi_label\""),
+            }
         }
     }
     for (key, has_meaning) in OF_SOME_KINDS {
         if !has_meaning(kind) && is_given(key) {
             let model = match key {
+                _ if kind.has_tasks() => {
+                    "a model of several tasks: each [[model.task]] has a head of its own"
+                }
+                "task" => "a model of one task: it is for shared_bottom, mmoe, ple and esmm",
                 "n_classes" => "a regressor",
                 "label_dimension" => "a classifier",
                 "label_mean" | "label_stddev" if kind.is_custom() => "a custom model",
@@ -557,6 +628,17 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
     for (key, _) in unused(section, kind) {
         warn_of_key(section, key, &format!("in a {}", kind.name()));
     }
+}
+
+/// Returns whether a job names a kind of model that has several tasks, even if other keys of it are wrong.
+pub(crate) fn has_tasks(root: &Section<'_>) -> bool {
+    let kind = root
+        .section("model")
+        .and_then(|model| model.node("kind"))
+        .map(|node| &node.value);
+    ModelKind::NAMES.iter().any(|(name, known)| {
+        known.has_tasks() && matches!(kind, Some(Value::Text(given)) if given == name)
+    })
 }
 
 /// Returns the given keys that a kind of model does not use.
@@ -645,6 +727,9 @@ fn misfits_of_head(model: &ModelConfig) -> Vec<(&'static str, String)> {
 
 /// Checks the head against the label, and completes the model from the label.
 pub(crate) fn settle(root: &Section<'_>, model: &mut ModelConfig, input: &InputConfig) {
+    if model.kind.has_tasks() {
+        return;
+    }
     let label = &input.label;
     let given = model.n_classes;
     let place = root.section("input").and_then(|input| input.place("label"));

@@ -101,9 +101,10 @@ fn rows(keys: &[Key], prefix: &str) -> String {
     for key in keys {
         let name = format!("{prefix}{}", key.name);
         match &key.takes {
-            Takes::Table(label) if key.name == "label" => {
-                rows.push_str(&self::rows(label, "label."))
+            Takes::Table(label) if name == "label" => {
+                rows.push_str(&self::rows(label, "label."));
             }
+            Takes::Tables(task) if name == "task" => rows.push_str(&self::rows(task, "task.")),
             _ if ["train", "eval", "guard"].contains(&key.name) => {}
             Takes::TableByKind(_) if key.name.ends_with("optimizer") => {}
             _ => rows.push_str(&row(&[name], key.meaning, &key.preset.shown())),

@@ -1987,3 +1987,161 @@ fn a_key_that_is_set_twice_and_a_metric_whose_worst_value_would_be_the_best_are_
         );
     }
 }
+
+/// A job of two tasks.
+const TASKS: &str = r#"
+model_dir = "m"
+[input]
+[input.train]
+files = ["t.csv"]
+epochs = 1
+[input.eval]
+files = ["e.csv"]
+[[feature]]
+column = "x"
+kind = "numeric"
+deep = true
+[model]
+kind = "mmoe"
+hidden_units = [4]
+[[model.task]]
+name = "click"
+head = "binary"
+label = { column = "clicked", positive = "yes" }
+[[model.task]]
+name = "spent"
+head = "regression"
+label = { column = "spent" }
+weight = 0.5
+weight_column = "w"
+[train.early_stopping]
+metric = "spent/average_loss"
+max_evaluations_without_improvement = 3
+[[exporter]]
+kind = "best"
+metric = "click/auc"
+"#;
+
+fn of_tasks(overrides: &[&str]) -> Result<Job, String> {
+    let overrides: Vec<String> = overrides.iter().map(|one| (*one).to_owned()).collect();
+    Job::parse(Path::new("job.toml"), TASKS, &overrides)
+        .map_err(|problems| trainyard_diagnostic::render_all(&problems))
+}
+
+#[test]
+fn tasks_have_labels_heads_and_weights_and_their_metrics_have_directions() {
+    let job = of_tasks(&[]).expect("a good job");
+    let [click, spent] = job.model.tasks.as_slice() else {
+        panic!("{:?}", job.model.tasks);
+    };
+    assert_eq!(
+        (click.name.as_str(), click.weight, click.n_classes),
+        ("click", 1.0, 2)
+    );
+    assert_eq!(
+        (spent.weight, spent.weight_column.as_deref()),
+        (0.5, Some("w"))
+    );
+    let columns: Vec<&str> = job
+        .labels()
+        .iter()
+        .map(|(label, _)| label.column.as_str())
+        .collect();
+    assert_eq!(columns, ["clicked", "spent"]);
+    assert!(job.exporters[0].higher_is_better);
+    let stopping = job.train.early_stopping.as_ref().expect("the section");
+    assert!(!stopping.higher_is_better);
+    assert_eq!(job.warnings(), []);
+    let agreement = trainyard_run_config::Agreement::of(&job);
+    assert_eq!(
+        agreement.of_task("click", "label.positive"),
+        Some("\"yes\"")
+    );
+    assert_eq!(agreement.of_task("spent", "head"), Some("\"regression\""));
+    // Keys of other kinds with tasks do nothing.
+    let job = of_tasks(&["model.task_experts=2"]).expect("a good job");
+    let told = job.warnings()[0].message.clone();
+    assert!(
+        told.contains("`task_experts` of [model] does nothing in a mmoe"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_a_model_of_several_tasks_does_not_have_is_refused_with_the_reason() {
+    let esmm = "model.kind=\"esmm\"";
+    for (overrides, told) in [
+        (
+            &["input.label={ column = \"y\" }"][..],
+            "label has no meaning for a model of several tasks",
+        ),
+        (
+            &["model.loss=\"focal\""],
+            "loss has no meaning for a model of several tasks",
+        ),
+        (
+            &["model.label_mean=2.0"],
+            "label_mean has no meaning for a model of several tasks",
+        ),
+        (
+            &["model.thresholds=[0.3]"],
+            "each [[model.task]] has a head of its own",
+        ),
+        (
+            &["model.top_k=[3]"],
+            "top_k has no meaning for a model of several tasks",
+        ),
+        (
+            &["eval.group_auc_column=\"u\""],
+            "group_auc_column has no meaning for a model of several tasks",
+        ),
+        (
+            &["model.kind=\"dnn_classifier\""],
+            "task has no meaning for a model of one task",
+        ),
+        (&["model.task.1.name=\"click\""], "`click` is given twice"),
+        (
+            &["model.task.1.name=\"auc\""],
+            "must not be the name of a metric",
+        ),
+        (&["model.task.1.name=\"a/b\""], "must be letters, digits"),
+        (
+            &["model.task.1.head=\"multi_label\""],
+            "unknown head `multi_label`",
+        ),
+        (
+            &["model.task.1.head=\"multi_class\""],
+            "needs n_classes, or label.vocabulary",
+        ),
+        (
+            &["model.task.1.n_classes=3"],
+            "n_classes has no meaning for a regression head",
+        ),
+        (
+            &["model.task.0.n_classes=3"],
+            "n_classes has no meaning for a binary head",
+        ),
+        (
+            &["model.task.1.label.positive=\"a\""],
+            "label.positive has no meaning for a regression head",
+        ),
+        (
+            &["model.task.1.label.separator=\";\""],
+            "unknown key `separator`",
+        ),
+        (&["model.task.1.weight=0.0"], "weight"),
+        (&["model.task=[]"], "a model has 1 to 64 tasks, given 0"),
+        (
+            &["evaluation=[{ name = \"click\", files = [\"c.csv\"] }]"],
+            "the name of a task and of an evaluation",
+        ),
+        (
+            &[esmm, "model.tower_units=[4]"],
+            "esmm has 2 tasks of binary heads, the click and the click with a conversion, given 2 (binary, regression)",
+        ),
+        (&[esmm, "model.task.1.head=\"binary\""], "tower_units"),
+    ] {
+        let found = of_tasks(overrides).expect_err("a mistake");
+        assert!(found.contains(told), "{overrides:?}: {found}");
+    }
+}

@@ -240,7 +240,10 @@ const TABLES: [(&str, &[&str]); 4] = [
         ],
     ),
     ("input", &["train", "eval", "label"]),
-    ("model", &["linear_optimizer", "dnn_optimizer", "optimizer"]),
+    (
+        "model",
+        &["linear_optimizer", "dnn_optimizer", "optimizer", "task"],
+    ),
     ("parameter_servers", &["guard"]),
 ];
 
@@ -299,6 +302,10 @@ fn each_section_has_the_keys_of_its_table_in_the_page_and_no_others() {
     let custom = known_in(&with_model("custom_classifier", ""), "model");
     assert!(custom.contains("optimizer"), "{custom:?}");
     assert!(custom.contains(OF_CUSTOM_MODELS), "{custom:?}");
+    let tasks = documented(rows(&page, "`[model]`"), "task.");
+    let job = with_model("mmoe", "hidden_units = [4]\n[[model.task]]");
+    let job = job.replace("label = {", "# label = {");
+    assert_eq!(known_in(&job, "model.task.0"), tasks, "[[model.task]]");
     let model = documented(rows(&page, "`[model]`"), "");
     assert!(model.contains(OF_CUSTOM_MODELS), "{model:?}");
 }
@@ -488,6 +495,12 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             "column = \"age\"\nkind = \"numeric\"",
         ),
         job_of("linear_classifier", "libsvm", LIBSVM),
+        job_of("ple", "csv", "column = \"age\"\nkind = \"numeric\"")
+            .replace("label = ", "# label = ")
+            .replace(
+                "[train]",
+                "hidden_units = [4]\n[[model.task]]\nname = \"a\"\nhead = \"binary\"\nlabel = { column = \"y\" }\n[train]",
+            ),
         JOB.replace(
             "hidden_units = [10]",
             "hidden_units = [10]\nloss = \"focal\"",
@@ -511,6 +524,7 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
         } else {
             format!("{section}.{key}")
         };
+        let place = place.replace("model.task.", "model.task.0.");
         let given = vec![format!("{place}={value}")];
         // A kind of model without this key refuses it. The next job is tried then.
         let found = jobs
