@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Conclusion, Failed};
 use rustix::process::{Pid, Signal, kill_current_process_group, kill_process_group};
 
+use crate::made_once::FOLDER;
 use crate::need::Need;
-use crate::shared::FOLDER;
 
 /// Names the one test that a process of the suite runs.
 const ONE: &str = "TRAINYARD_TRIAL";

@@ -82,7 +82,7 @@ fn compare(python: &Path, exports: &[PathBuf]) -> (bool, String) {
 
 /// Returns every case, trained, with its export, and the folder with those of all: made once for all tests.
 pub(crate) fn exported() -> (PathBuf, Vec<(Case, PathBuf)>) {
-    let folder = trainyard_tests::shared("exports", |folder| {
+    let folder = trainyard_tests::made_once("exports", |folder| {
         let data = folder.join("rows.csv");
         rows::write(&data, ROWS, 7);
         let all = cases();

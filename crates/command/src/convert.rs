@@ -316,6 +316,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             report(&[problem], LogFormat::Text);
         }
         report(&times.notes(to), LogFormat::Text);
+        report(&texts.notes(&layout), LogFormat::Text);
         texts.settle(&mut layout);
         let columns = layout.columns.len();
         let fit = Fit::new(to, arguments.separator, &layout)?;

@@ -70,6 +70,9 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         let names = profile.columns.iter().map(|column| &column.name);
         for (name, _) in names.zip(&here.present).filter(|(_, here)| **here > 0) {
             let unit = times.get(name).copied();
+            if unit.is_some() {
+                profile.times.insert(name.clone());
+            }
             let (first, known) = units.entry(name.clone()).or_insert((file, unit));
             if *known != unit {
                 mixed.insert(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::{Absent, ColumnProfile, Format as InputFormat, Profile, TimeUnit};
+use trainyard_input::{Absent, ColumnProfile, Profile, TimeUnit};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
@@ -65,7 +65,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     look_at_weight(job, profile, &mut findings);
     look_for_absent(job, profile, &mut findings);
     for feature in &job.features {
-        look_at_feature(feature, job.input.format, profile, &mut findings);
+        look_at_feature(feature, profile, &mut findings);
     }
     // Several features may read one column, and repeat its warning.
     findings.warnings.dedup();
@@ -487,12 +487,7 @@ fn look_at_vocabulary_of_label(
     }
 }
 
-fn look_at_feature(
-    feature: &FeatureConfig,
-    format: InputFormat,
-    profile: &Profile,
-    findings: &mut Findings,
-) {
+fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Findings) {
     let Some(name) = column_of(feature) else {
         return;
     };
@@ -519,8 +514,8 @@ fn look_at_feature(
     }
     if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind
         && let Some(time) = numbers.time
-        // A Parquet column of times has a unit of its own, which the profile does not show.
-        && format != InputFormat::Parquet
+        // Times of the format have a unit of their own.
+        && !profile.times.contains(name)
     {
         look_at_times(time.unit, column, findings);
     }

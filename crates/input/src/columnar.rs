@@ -21,7 +21,7 @@ impl Texts {
     }
 
     #[inline]
-    fn get(&self, nth: usize) -> &[u8] {
+    pub(crate) fn get(&self, nth: usize) -> &[u8] {
         let begin = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[begin..self.ends[nth]]
     }

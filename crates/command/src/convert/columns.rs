@@ -168,6 +168,8 @@ struct Texts {
     has_fraction: bool,
     /// One is no UTF-8.
     has_bytes: bool,
+    /// The first row with a text that blanks surround, from 1.
+    blanks: Option<u64>,
 }
 
 /// The columns of a format with types that stay texts, or are bytes.
@@ -197,11 +199,22 @@ impl TextColumns {
         names: &[String],
         row: &[Cell],
     ) -> Result<(), Diagnostic> {
+        self.columns
+            .resize_with(row.len().max(self.columns.len()), Texts::default);
+        if matches!(self.to, Format::Csv | Format::Tsv) {
+            for (column, cell) in self.columns.iter_mut().zip(row) {
+                let is_surrounded = |value: &Value| match value {
+                    Value::Text(text) => are_surrounded(text),
+                    _ => false,
+                };
+                if column.blanks.is_none() && cell.values.iter().any(is_surrounded) {
+                    column.blanks = Some(number);
+                }
+            }
+        }
         if !matches!(self.to, Format::Parquet | Format::TfRecord) {
             return Ok(());
         }
-        self.columns
-            .resize_with(row.len().max(self.columns.len()), Texts::default);
         // The texts of tfrecord and the binary columns of Parquet are any bytes.
         let may_be_bytes = matches!(self.from, Format::Parquet | Format::TfRecord);
         for ((column, cell), name) in self.columns.iter_mut().zip(row).zip(names) {
@@ -219,6 +232,34 @@ impl TextColumns {
             }
         }
         Ok(())
+    }
+
+    /// Returns a note for each column, by name or content, that a job reads without its blanks unless it is told to keep them.
+    pub(super) fn notes(&self, layout: &Layout) -> Vec<Diagnostic> {
+        if !matches!(self.to, Format::Csv | Format::Tsv) {
+            return Vec::new();
+        }
+        let note = |(column, texts): (&trainyard_input::ColumnLayout, &Texts)| {
+            let name = &column.name;
+            let what = if are_surrounded(name.as_bytes()) {
+                format!("the name of the column `{name}` begins or ends with blanks")
+            } else {
+                let row = texts.blanks?;
+                format!(
+                    "the column `{name}` has texts that begin or end with blanks, first in row {row} of the input"
+                )
+            };
+            let message = format!("{what}: from {} a job drops them", self.to.name());
+            Some(Diagnostic::warning(Code::E4005, message).help(
+                "give the job input.trim = false where they mean something, or write tfrecord or parquet",
+            ))
+        };
+        layout
+            .columns
+            .iter()
+            .zip(&self.columns)
+            .filter_map(note)
+            .collect()
     }
 
     /// Gives the columns the types that the output has for them.
@@ -260,6 +301,12 @@ impl Texts {
         self.is_other_text |= has_zero;
         self.is_beyond |= !matches!(number, Ok(Ok(_)));
     }
+}
+
+/// Returns whether blanks surround a text, which readers of text drop.
+fn are_surrounded(text: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| byte.is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+    is_blank(text.first()) || is_blank(text.last())
 }
 
 /// Returns whether a text is a number other than 0 that a float of 64 bits takes for 0, such as `1e-400`.
@@ -350,6 +397,34 @@ mod tests {
                 assert_eq!(kind(to, texts), expected, "{texts:?}");
             }
         }
+    }
+
+    #[test]
+    fn blanks_that_a_job_drops_are_told() {
+        let told = |to: Format, name: &str, texts: &[&str]| {
+            let names = [name.to_owned()];
+            let mut layout = Layout::default();
+            let mut columns = TextColumns::new(Format::Parquet, to);
+            for (number, text) in (1..).zip(texts) {
+                let row = [Cell {
+                    values: vec![Value::Text(text.as_bytes().to_vec())],
+                    list: false,
+                }];
+                layout.see(&names, &row);
+                columns.see(number, &names, &row).expect("texts");
+            }
+            let notes = columns.notes(&layout);
+            notes.iter().map(Diagnostic::render).collect::<String>()
+        };
+        for to in [Format::Csv, Format::Tsv] {
+            let of_text = told(to, "x", &["a", "b ", " c"]);
+            for part in ["`x`", "row 2", "input.trim = false"] {
+                assert!(of_text.contains(part), "{part}: {of_text}");
+            }
+            assert!(told(to, " x", &["a"]).contains("the name of the column ` x`"));
+            assert_eq!(told(to, "x", &["a b"]), "");
+        }
+        assert_eq!(told(Format::TfRecord, " x ", &[" a "]), "");
     }
 
     #[test]

@@ -55,6 +55,26 @@ fn told(job: &Job, columns: &[(&str, &[&str])]) -> Vec<String> {
 }
 
 #[test]
+fn times_of_a_format_have_a_unit_of_their_own_and_its_plain_numbers_have_none() {
+    let feature = "column = \"at\"\nkind = \"bucketized\"\ntime = \"hour\"\nboundaries = [6, 12]";
+    let mut job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
+    job.input.format = trainyard_input::Format::Parquet;
+    let mut found = profile(&[
+        ("at", &["1795823999000", "1795820399000"]),
+        ("y", &["0", "1"]),
+    ]);
+    let is_told = |found: &Profile| {
+        let warnings = look(&job, found).warnings;
+        warnings
+            .iter()
+            .any(|one| one.render().contains("far from today"))
+    };
+    assert!(is_told(&found), "whole numbers");
+    found.times.insert("at".to_owned());
+    assert!(!is_told(&found), "times");
+}
+
+#[test]
 fn times_in_another_unit_than_the_feature_are_warned_of() {
     let feature = "column = \"at\"\nkind = \"bucketized\"\ntime = \"hour\"\nboundaries = [6, 12]";
     let columns: [(&str, &[&str]); 2] = [

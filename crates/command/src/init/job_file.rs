@@ -78,9 +78,18 @@ pub(super) struct JobFile<'a> {
     pub(super) profile: &'a Profile,
 }
 
-/// Returns a text as TOML. A JSON string is also a TOML string.
+/// Returns a text as TOML. A JSON string is also a TOML string, but for the one control character that JSON leaves as it is.
 fn quoted(text: &str) -> String {
-    json!(text).to_string()
+    json!(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// Returns a text for a comment of TOML, which has no control characters.
+fn commented(text: &str) -> String {
+    let escaped = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 fn list(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -136,7 +145,7 @@ impl JobFile<'_> {
     }
 
     fn write_head(&self, text: &mut String) {
-        let label = self.plan.label.told();
+        let label = commented(&self.plan.label.told());
         let _ = write!(
             text,
             "# Predicts {label}.\n\
@@ -165,7 +174,7 @@ impl JobFile<'_> {
         if !self.plan.left_out.is_empty() {
             let _ = writeln!(text, "# Columns that are no feature:");
             for (name, why) in &self.plan.left_out {
-                let _ = writeln!(text, "#   {}: {why}", quoted(name));
+                let _ = writeln!(text, "#   {}: {}", quoted(name), commented(why));
             }
             let _ = writeln!(text);
         }
@@ -330,7 +339,7 @@ impl JobFile<'_> {
         let column = quoted(&feature.column);
         let dimension_of_all = self.design.dimension;
         let has_buckets = self.is_factorized() || self.design.family.has_linear();
-        let _ = writeln!(text, "# {}", feature.note);
+        let _ = writeln!(text, "# {}", commented(&feature.note));
         match &feature.kind {
             Kind::Numeric {
                 width,
@@ -459,7 +468,7 @@ impl JobFile<'_> {
         } = *self.design;
         if let Purpose::Written { why } = self.purpose {
             for line in why {
-                let _ = writeln!(text, "# {line}");
+                let _ = writeln!(text, "# {}", commented(line));
             }
         }
         let goal = match self.plan.label.task {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{
-    Cell, ColumnProfile, Error, Layout, Profile, TableReader, TableWriter, TextEncoding, TextStyle,
-    Value,
+    Cell, ColumnKind, ColumnProfile, Error, Layout, Profile, TableReader, TableWriter,
+    TextEncoding, TextStyle, Value,
 };
 
-use super::plan::{Coverage, Plan, split_time};
+use super::plan::{Coverage, Plan, Task, split_time};
 use super::source::Source;
 use crate::init::Init;
 
@@ -157,6 +157,23 @@ pub(super) fn targets(source: &Source, folder: &Path, arguments: &Init) -> Vec<P
     }
 }
 
+/// Makes classes that are whole numbers in a column of floats, as pandas has them where one is missing, a column of whole numbers: a
+/// class is found by its text, which a float does not have.
+fn write_classes_as_whole_numbers(layout: &mut Layout, plan: &Plan, found: &Profile) {
+    let label = &plan.label;
+    let are_whole = found
+        .column(&label.column)
+        .is_some_and(|column| column.is_numeric() && column.numbers.fractions == 0);
+    let mut columns = layout.columns.iter_mut();
+    if let Some(column) = columns.find(|column| column.name == label.column)
+        && column.kind == Some(ColumnKind::Float)
+        && are_whole
+        && !matches!(label.task, Task::Number { .. })
+    {
+        column.kind = Some(ColumnKind::Int);
+    }
+}
+
 /// Writes the two parts as files of the same format beside the job.
 fn divide(
     source: &Source,
@@ -187,6 +204,7 @@ fn divide(
         }
     }
     reader.rewind();
+    write_classes_as_whole_numbers(&mut layout, plan, found);
     let paths = paths(source, folder);
     let [train, eval] = &paths;
     let delimiter = source.style.delimiter;

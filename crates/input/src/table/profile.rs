@@ -5,7 +5,7 @@ mod distinct;
 mod sample;
 mod times;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 
 use distinct::Distinct;
@@ -284,6 +284,8 @@ pub struct Profile {
     pub first_bad: Option<BadRow>,
     /// Columns without a value in a whole file, and with some in others.
     pub absent: Vec<Absent>,
+    /// Columns whose values are times of the format, with a unit of their own.
+    pub times: BTreeSet<String>,
     /// What is told of columns whose numbers are times of one unit in one file, and times of another or plain numbers in another.
     pub mixed_times: Vec<String>,
     missing: Missing,

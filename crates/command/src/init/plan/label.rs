@@ -213,9 +213,16 @@ fn task(
                 share: ones / labels,
             });
         }
-        let yes = counts
-            .iter()
-            .find(|(value, _)| POSITIVE_VALUES.contains(&text(value).to_lowercase().as_str()));
+        // 1 beside another number than these is the first of two codes.
+        let is_code = |value: &[u8]| {
+            let others = counts.iter().filter(|(other, _)| *other != value);
+            let mut numbers = others.map(|(other, _)| column.number(other));
+            numbers.any(|other| other.is_some_and(|other| other != 0.0 && other != -1.0))
+        };
+        let yes = counts.iter().find(|(value, _)| {
+            let word = text(value).to_lowercase();
+            POSITIVE_VALUES.contains(&word.as_str()) && !(word == "1" && is_code(value))
+        });
         // The positive class is usually the rarer one.
         let Some((positive, _)) = yes.or(counts.last()) else {
             return Err(which(&Profile::default()));

@@ -100,6 +100,26 @@ fn a_label_of_two_values_has_a_positive_class_unless_it_is_0_and_1() {
 }
 
 #[test]
+fn of_two_codes_the_rarer_is_positive_also_where_one_is_1() {
+    let wishes = Wishes::default();
+    for (values, expected) in [
+        (&["1", "1", "1", "2"][..], "2"),
+        (&["2", "2", "2", "1"], "1"),
+        (&["-1", "1", "1", "1"], "1"),
+        (&["yes", "yes", "no"], "yes"),
+    ] {
+        let Task::Binary {
+            positive: Some(positive),
+            ..
+        } = label(values, &wishes)
+        else {
+            panic!("{values:?}")
+        };
+        assert_eq!(positive, expected, "{values:?}");
+    }
+}
+
+#[test]
 fn numbers_that_files_write_in_several_ways_are_the_same_labels() {
     let wishes = Wishes::default();
     assert_eq!(

@@ -16,6 +16,10 @@ use crate::{FieldKind, Schema};
 
 /// Most bytes of a decimal of fixed length: those of 76 digits, the most that writers have.
 const DECIMAL_BYTES_MAX: i32 = 32;
+/// Most digits of a decimal whose whole numbers always have 64 bits.
+const INT64_DIGITS: i32 = 18;
+/// Up to here, a float of 64 bits has each whole number.
+const EXACT_IN_FLOAT: u128 = 1 << f64::MANTISSA_DIGITS;
 
 /// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,8 +36,10 @@ pub(super) enum Values {
     Float,
     /// Floats of 16 bits, as their bytes.
     Float16,
-    /// Decimal fractions: whole numbers, with the power of ten that divides them.
-    Decimal(f64),
+    /// Decimal numbers: whole numbers, and the power of ten that divides them.
+    Decimal(i32),
+    /// Whole numbers as decimal ones of at most 18 digits, as their bytes.
+    WholeDecimal,
     /// Texts or arbitrary bytes.
     Text,
 }
@@ -41,7 +47,9 @@ pub(super) enum Values {
 impl Values {
     fn is_whole(self) -> bool {
         match self {
-            Self::Int | Self::Unsigned | Self::Unsigned64 | Self::Time(_) => true,
+            Self::Int | Self::Unsigned | Self::Unsigned64 | Self::WholeDecimal | Self::Time(_) => {
+                true
+            }
             Self::Float | Self::Float16 | Self::Decimal(_) | Self::Text => false,
         }
     }
@@ -63,6 +71,8 @@ pub(super) struct ParquetColumn {
     pub(super) defined: i16,
     /// Type of the column in the words of the format.
     pub(super) type_name: String,
+    /// Decimal numbers that a float would round are texts of all their digits: what is written elsewhere must be what was read.
+    pub(super) keeps_digits: bool,
 }
 
 impl ParquetColumn {
@@ -107,6 +117,7 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
             } else {
                 inner
             },
+            keeps_digits: false,
         }
     };
     leaves.iter().enumerate().map(column).collect()
@@ -123,16 +134,21 @@ fn values(leaf: &ColumnDescriptor) -> Option<Values> {
         return Some(Values::Time(ticks));
     }
     match leaf.physical_type() {
-        Physical::INT32 | Physical::INT64 if decimal => {
-            Some(Values::Decimal(10_f64.powi(leaf.type_scale())))
+        Physical::INT32 | Physical::INT64 if decimal && leaf.type_scale() != 0 => {
+            Some(Values::Decimal(leaf.type_scale()))
         }
         Physical::INT32 if unsigned => Some(Values::Unsigned),
         Physical::INT64 if unsigned => Some(Values::Unsigned64),
         Physical::BOOLEAN | Physical::INT32 | Physical::INT64 => Some(Values::Int),
         Physical::FLOAT | Physical::DOUBLE => Some(Values::Float),
-        Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY if decimal => (leaf.type_length()
-            <= DECIMAL_BYTES_MAX)
-            .then_some(Values::Decimal(10_f64.powi(leaf.type_scale()))),
+        Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY if decimal => {
+            let is_whole = leaf.type_scale() == 0 && leaf.type_precision() <= INT64_DIGITS;
+            let values = match is_whole {
+                true => Values::WholeDecimal,
+                false => Values::Decimal(leaf.type_scale()),
+            };
+            (leaf.type_length() <= DECIMAL_BYTES_MAX).then_some(values)
+        }
         Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY => match leaf.logical_type_ref() {
             Some(LogicalType::Float16) => (leaf.type_length() == 2).then_some(Values::Float16),
             _ => Some(Values::Text),
@@ -410,6 +426,7 @@ impl ColumnCursor {
     /// Moves the values out of the buffer, in the type that rows have.
     fn values(&mut self) -> Decoded {
         let kind = self.column.values;
+        let keeps_digits = self.column.keeps_digits;
         match (&mut self.buffer, kind) {
             (Buffer::Bool(values), _) => {
                 Decoded::Int32(values.iter().map(|value| i32::from(*value)).collect())
@@ -422,9 +439,9 @@ impl ColumnCursor {
                 let times = values.iter().map(|value| i64::from(*value));
                 Decoded::Time(times.collect(), ticks)
             }
-            (Buffer::Int32(values), Some(Values::Decimal(unit))) => {
-                let scaled = values.iter().map(|value| f64::from(*value) / unit);
-                Decoded::Double(scaled.collect())
+            (Buffer::Int32(values), Some(Values::Decimal(scale))) => {
+                let whole = values.iter().map(|value| Some(i128::from(*value)));
+                decimals(whole, scale, keeps_digits)
             }
             (Buffer::Int32(values), _) => Decoded::Int32(std::mem::take(values)),
             (Buffer::Int64(values), Some(Values::Unsigned64)) => {
@@ -434,9 +451,9 @@ impl ColumnCursor {
             (Buffer::Int64(values), Some(Values::Time(ticks))) => {
                 Decoded::Time(std::mem::take(values), ticks)
             }
-            (Buffer::Int64(values), Some(Values::Decimal(unit))) => {
-                let scaled = values.iter().map(|value| *value as f64 / unit);
-                Decoded::Double(scaled.collect())
+            (Buffer::Int64(values), Some(Values::Decimal(scale))) => {
+                let whole = values.iter().map(|value| Some(i128::from(*value)));
+                decimals(whole, scale, keeps_digits)
             }
             (Buffer::Int64(values), _) => Decoded::Int64(std::mem::take(values)),
             (Buffer::Int96(values), _) => {
@@ -445,8 +462,12 @@ impl ColumnCursor {
             }
             (Buffer::Float(values), _) => Decoded::Float(std::mem::take(values)),
             (Buffer::Double(values), _) => Decoded::Double(std::mem::take(values)),
-            (Buffer::Bytes(values), Some(Values::Decimal(unit))) => {
-                decimals(values.iter().map(ByteArray::data), unit)
+            (Buffer::Bytes(values), Some(Values::Decimal(scale))) => {
+                let whole = values.iter().map(|value| whole(value.data()));
+                decimals(whole, scale, keeps_digits)
+            }
+            (Buffer::Bytes(values), Some(Values::WholeDecimal)) => {
+                whole_decimals(values.iter().map(ByteArray::data))
             }
             (Buffer::Bytes(values), _) => texts(values.iter().map(ByteArray::data)),
             (Buffer::Fixed(values), Some(Values::Float16)) => {
@@ -457,8 +478,12 @@ impl ColumnCursor {
                 });
                 Decoded::Float(floats.collect())
             }
-            (Buffer::Fixed(values), Some(Values::Decimal(unit))) => {
-                decimals(values.iter().map(|value| value.data()), unit)
+            (Buffer::Fixed(values), Some(Values::Decimal(scale))) => {
+                let whole = values.iter().map(|value| whole(value.data()));
+                decimals(whole, scale, keeps_digits)
+            }
+            (Buffer::Fixed(values), Some(Values::WholeDecimal)) => {
+                whole_decimals(values.iter().map(|value| value.data()))
             }
             (Buffer::Fixed(values), _) => texts(values.iter().map(|value| value.data())),
         }
@@ -480,13 +505,54 @@ impl Buffer {
     }
 }
 
-/// Returns decimal fractions whose whole numbers are big-endian two's complements.
-fn decimals<'a>(values: impl Iterator<Item = &'a [u8]>, unit: f64) -> Decoded {
-    Decoded::Double(values.map(|bytes| whole(bytes) / unit).collect())
+/// Returns decimal numbers of a scale, given their whole numbers, of which one that is longer than decimals are is none: as floats,
+/// or as texts if one of them is to keep digits that a float does not have.
+fn decimals(
+    values: impl Iterator<Item = Option<i128>> + Clone,
+    scale: i32,
+    keeps_digits: bool,
+) -> Decoded {
+    let is_rounded = |value: i128| value.unsigned_abs() > EXACT_IN_FLOAT;
+    if keeps_digits && values.clone().flatten().any(is_rounded) {
+        let mut texts = Texts::default();
+        for value in values {
+            let text = value.map_or_else(|| "nan".to_owned(), |value| decimal(value, scale));
+            texts.push(text.as_bytes());
+        }
+        return Decoded::Text(texts);
+    }
+    let unit = 10_f64.powi(scale);
+    let scaled = values.map(|value| value.map_or(f64::NAN, |value| value as f64 / unit));
+    Decoded::Double(scaled.collect())
 }
 
-/// Returns the nearest float of a big-endian two's complement; NaN if it is longer than decimals are.
-fn whole(bytes: &[u8]) -> f64 {
+/// Returns all digits of a decimal number.
+fn decimal(value: i128, scale: i32) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let sign = if value < 0 { "-" } else { "" };
+    let scale = usize::try_from(scale).unwrap_or(0);
+    if scale == 0 {
+        return format!("{sign}{digits}");
+    }
+    let digits = format!("{digits:0>width$}", width = scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    match fraction.trim_end_matches('0') {
+        "" => format!("{sign}{whole}"),
+        fraction => format!("{sign}{whole}.{fraction}"),
+    }
+}
+
+/// Returns whole numbers of at most 18 digits, or floats, which are refused as whole ones, where a broken file has more.
+fn whole_decimals<'a>(values: impl Iterator<Item = &'a [u8]> + Clone) -> Decoded {
+    let of_64_bits = |bytes: &[u8]| whole(bytes).and_then(|value| i64::try_from(value).ok());
+    match values.clone().map(of_64_bits).collect() {
+        Some(whole) => Decoded::Int64(whole),
+        None => decimals(values.map(whole), 0, false),
+    }
+}
+
+/// Returns a big-endian two's complement; none if it is longer than decimals are.
+fn whole(bytes: &[u8]) -> Option<i128> {
     let sign = match bytes.first() {
         Some(first) if *first >= 0x80 => 0xff,
         _ => 0,
@@ -495,10 +561,10 @@ fn whole(bytes: &[u8]) -> f64 {
     // Bytes before the last 16 repeat the sign.
     let (head, tail) = bytes.split_at(bytes.len().saturating_sub(wide.len()));
     if head.iter().any(|byte| *byte != sign) {
-        return f64::NAN;
+        return None;
     }
     wide[16 - tail.len()..].copy_from_slice(tail);
-    i128::from_be_bytes(wide) as f64
+    Some(i128::from_be_bytes(wide))
 }
 
 fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> Decoded {
@@ -526,15 +592,59 @@ mod tests {
     #[test]
     fn the_bytes_of_a_decimal_are_a_big_endian_twos_complement() {
         for (bytes, number) in [
-            (&[][..], 0.0),
-            (&[0x7f], 127.0),
-            (&[0xff], -1.0),
-            (&[0x80, 0x00], -32768.0),
-            (&[0x00, 0xff, 0xff], 65535.0),
-            (&[0xff; 20], -1.0),
+            (&[][..], 0),
+            (&[0x7f], 127),
+            (&[0xff], -1),
+            (&[0x80, 0x00], -32768),
+            (&[0x00, 0xff, 0xff], 65535),
+            (&[0xff; 20], -1),
         ] {
-            assert_eq!(whole(bytes), number, "{bytes:?}");
+            assert_eq!(whole(bytes), Some(number), "{bytes:?}");
         }
-        assert!(whole(&[1; 20]).is_nan(), "beyond 128 bits");
+        assert_eq!(whole(&[1; 20]), None, "beyond 128 bits");
+    }
+
+    #[test]
+    fn decimals_without_a_fraction_are_whole_numbers() {
+        let of = |bytes: &[&[u8]]| whole_decimals(bytes.iter().copied());
+        let found = of(&[&[0xff], &[0x01, 0x00]]);
+        assert!(
+            matches!(&found, Decoded::Int64(values) if values == &[-1, 256]),
+            "{found:?}"
+        );
+        let broken = of(&[&[0x01; 9]]);
+        assert!(matches!(broken, Decoded::Double(_)), "{broken:?}");
+    }
+
+    #[test]
+    fn a_decimal_that_a_float_rounds_keeps_its_digits_where_it_is_written_elsewhere() {
+        let of = |values: &[i128], scale, keeps_digits| {
+            decimals(values.iter().map(|value| Some(*value)), scale, keeps_digits)
+        };
+        let texts = |decoded: Decoded, count: usize| match decoded {
+            Decoded::Text(texts) => (0..count)
+                .map(|place| String::from_utf8_lossy(texts.get(place)).into_owned())
+                .collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        let big = 123_456_789_012_345_678_901_i128;
+        assert_eq!(
+            texts(of(&[big, -big, 5, -5, 100, 0], 2, true), 6),
+            [
+                "1234567890123456789.01",
+                "-1234567890123456789.01",
+                "0.05",
+                "-0.05",
+                "1",
+                "0"
+            ]
+        );
+        assert_eq!(
+            texts(of(&[big, 1], 0, true), 2),
+            ["123456789012345678901", "1"]
+        );
+        for exact in [of(&[big], 2, false), of(&[1_250], 2, true)] {
+            assert!(matches!(exact, Decoded::Double(_)), "{exact:?}");
+        }
     }
 }

@@ -98,6 +98,10 @@ impl ParquetRows {
             None => all
                 .into_iter()
                 .filter(|column| column.values.is_some())
+                .map(|column| ParquetColumn {
+                    keeps_digits: true,
+                    ..column
+                })
                 .collect(),
             Some(schema) => project(&all, schema).map_err(|Misfit { column, why }| {
                 let file = path.to_owned();

@@ -8,7 +8,7 @@ pub(crate) const FOLDER: &str = "TRAINYARD_SUITE_FOLDER";
 
 /// Returns a folder with what `make` puts there: once in a run of the suite, whichever tests ask for the name. None of
 /// them may write there. Where a test dies meanwhile, the next one makes it anew.
-pub fn shared(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+pub fn made_once(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let suite = std::env::var_os(FOLDER).expect("the suite names its folder to its tests");
     let suite = Path::new(&suite);
     // The system lets go of the lock when the process that holds it ends.
