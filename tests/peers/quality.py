@@ -222,7 +222,7 @@ def lightgbm(folder: Path, table: Table) -> float:
 
 def plot(path: Path, results: list[tuple[Table, float, float | None]]) -> None:
     """Draws a bar for us and one for the peer, for each table."""
-    height, left, scale = 44 * len(results) + 60, 110, 900.0
+    height, left, scale = 44 * len(results) + 60, 140, 860.0
     x = lambda value: left + (value - 0.5) * scale
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="{height}" font-family="sans-serif" font-size="13">',
@@ -240,7 +240,7 @@ def plot(path: Path, results: list[tuple[Table, float, float | None]]) -> None:
                 y = top + 16 * place
                 parts.append(f'<rect x="{left}" y="{y}" width="{max(1.0, x(value) - left)}" height="13" fill="{colour}"/>')
                 parts.append(f'<text x="{x(value) + 4}" y="{y + 11}">{value:.4f}</text>')
-    legend = "AUC on rows never shown: blue Trainyard (init, train), grey LightGBM told which columns are names"
+    legend = "AUC on rows never shown: blue Trainyard, grey LightGBM, told which columns are names"
     parts.append(f'<text x="10" y="{height - 8}">{legend}</text></svg>')
     path.write_text("\n".join(parts), encoding="utf-8")
 
