@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_checkpoint::{Bases, claim_epoch_as, sweep};
-use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
+use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry_over_faults_of_files};
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -690,7 +690,8 @@ impl Chief {
         }
     }
 
-    /// Reports the end of the job to all servers concurrently. Retries a server that restarts, at most for `within`.
+    /// Reports the end of the job to all servers concurrently. Retries a server that restarts, or cannot read its model
+    /// directory, at most for `within`: one that never hears of the end waits for a chief, forever.
     /// Returns the servers that did not accept the report, with the errors.
     async fn report_end(
         &self,
@@ -709,7 +710,7 @@ impl Chief {
                 shard.claim(identity, servers, folder).await?;
                 shard.finish(identity, reason, end).await
             };
-            let told = retry(&identity, shard.name(), within, tell).await;
+            let told = retry_over_faults_of_files(&identity, shard.name(), within, tell).await;
             told.err().map(|error| (shard.name(), error))
         });
         join_all(told).await.into_iter().flatten().collect()

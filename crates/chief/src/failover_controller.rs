@@ -31,6 +31,10 @@ const WATCH_TIMEOUT: Duration = Duration::from_millis(500);
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(25);
 /// Timeout of a request that sets a role: the server may have to wait for its backup.
 const SET_ROLE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time in which a server is to hear that the job has ended, and the pause between two attempts: one that never hears of
+/// it waits for a chief, forever.
+const DISMISS_TIMEOUT: Duration = Duration::from_secs(3);
+const DISMISS_PAUSE: Duration = Duration::from_millis(100);
 /// Longest interval between two decisions on all pairs.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Wait after the shard map could not be read or written.
@@ -175,10 +179,21 @@ impl Failover {
             let mut client = server.client.clone();
             let request = request.clone();
             async move {
-                let told = tokio::time::timeout(SET_ROLE_TIMEOUT, client.dismiss(request)).await;
-                if !matches!(told, Ok(Ok(_))) {
-                    warn!(ps = %server.task, "{} did not accept the report that the job has ended", server.task);
-                }
+                let until = Instant::now() + DISMISS_TIMEOUT;
+                let error = loop {
+                    let told = client.dismiss(request.clone());
+                    let error = match tokio::time::timeout_at(until, told).await {
+                        Ok(Ok(_)) => return,
+                        Ok(Err(status)) => root_cause(&status),
+                        Err(_) => format!("no answer within {DISMISS_TIMEOUT:?}"),
+                    };
+                    // One that cannot read its model directory now may read it later.
+                    if Instant::now() + DISMISS_PAUSE > until {
+                        break error;
+                    }
+                    tokio::time::sleep(DISMISS_PAUSE).await;
+                };
+                warn!(ps = %server.task, error, "{} did not accept the report that the job has ended", server.task);
             }
         });
         futures_util::future::join_all(told).await;

@@ -31,5 +31,5 @@ pub use parameters::{
 };
 pub use preparation::prepare;
 pub use remote_server::{RemoteServer, timed};
-pub use retry::{backoff, retry};
+pub use retry::{backoff, retry, retry_over_faults_of_files};
 pub use server_client::{JobEnd, Preparation, ServerClient};

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use trainyard_diagnostic::{Action, Waiting};
 use trainyard_parameter_store::Identity;
+use trainyard_protocol::Reason;
 use trainyard_runtime::Backoff;
 
 use crate::Error;
@@ -102,8 +103,35 @@ pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
     retry_noted(identity, subject, deadline, &Outages::default(), call).await
 }
 
+/// As [`retry`], and repeats the call while the peer cannot read or write its files, too: of calls whose answer nobody
+/// waits for, and which no one makes again after a restart.
+///
+/// # Errors
+/// As [`retry`].
+pub async fn retry_over_faults_of_files<T, F: Future<Output = Result<T, Error>>>(
+    identity: &Identity,
+    subject: &str,
+    deadline: Duration,
+    call: impl Fn() -> F,
+) -> Result<T, Error> {
+    let may_pass = |error: &Error| error.may_pass() || error.reason() == Some(Reason::Storage);
+    let outages = Outages::default();
+    retry_while(may_pass, identity, subject, deadline, &outages, call).await
+}
+
 /// As [`retry`], and records in `outages` that the call waits for `subject`.
 pub(crate) async fn retry_noted<T, F: Future<Output = Result<T, Error>>>(
+    identity: &Identity,
+    subject: &str,
+    deadline: Duration,
+    outages: &Outages,
+    call: impl Fn() -> F,
+) -> Result<T, Error> {
+    retry_while(Error::may_pass, identity, subject, deadline, outages, call).await
+}
+
+async fn retry_while<T, F: Future<Output = Result<T, Error>>>(
+    may_pass: impl Fn(&Error) -> bool,
     identity: &Identity,
     subject: &str,
     deadline: Duration,
@@ -122,7 +150,7 @@ pub(crate) async fn retry_noted<T, F: Future<Output = Result<T, Error>>>(
             }
         };
         match outcome {
-            Err(error) if error.may_pass() => attempt.again(started, &error).await?,
+            Err(error) if may_pass(&error) => attempt.again(started, &error).await?,
             outcome => {
                 if let Some(over) = attempt
                     .waiting

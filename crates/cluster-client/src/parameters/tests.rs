@@ -7,9 +7,11 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::{LocalServer, Plan, Provenance};
 use trainyard_parameter_store::Update;
+use trainyard_protocol::{Reason, Refusal};
 use trainyard_variable::{Access, Initializer, Partitioner, Placement, VariableSpec};
 
 use super::*;
+use crate::retry_over_faults_of_files;
 
 fn identity(role: Role, session: u64) -> Identity {
     let task = Task { role, index: 0 };
@@ -525,4 +527,38 @@ async fn a_peer_that_takes_a_call_and_never_answers_is_given_up_at_the_deadline(
         "{text}"
     );
     assert_eq!(begun.elapsed().as_secs(), 8, "it is looked at every 2 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_job_is_told_again_to_a_server_that_cannot_read_its_files_and_a_claim_is_not()
+{
+    let identity = identity(Role::Chief, 0);
+    let calls = std::cell::Cell::new(0);
+    let faulty = || {
+        calls.set(calls.get() + 1);
+        let refusal = Refusal::new(
+            Reason::Storage,
+            "cannot read cluster_id: Input/output error",
+        );
+        let refused = Error::Refused {
+            peer: "ps:1".to_owned(),
+            refusal,
+        };
+        std::future::ready(if calls.get() < 4 {
+            Err(refused)
+        } else {
+            Ok(())
+        })
+    };
+    let within = Duration::from_secs(10);
+    let told = retry_over_faults_of_files(&identity, "ps:1", within, faulty).await;
+    assert!(told.is_ok(), "{told:?}");
+    assert_eq!(calls.get(), 4);
+    calls.set(0);
+    let claimed = retry(&identity, "ps:1", within, faulty).await;
+    assert_eq!(
+        claimed.map_err(|error| error.reason()),
+        Err(Some(Reason::Storage))
+    );
+    assert_eq!(calls.get(), 1);
 }
