@@ -39,7 +39,7 @@ pub use ports::free_ports;
 pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::{End, Supervisor};
-pub use trial::{Trial, run_suite};
+pub use trial::{Trial, names, run_suite};
 pub use unreadable::{Unreadable, files_below};
 pub use way::Way;
 

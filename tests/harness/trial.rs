@@ -118,6 +118,14 @@ impl Costs {
     }
 }
 
+/// Returns the names of all tests of the suite.
+pub fn names() -> Vec<String> {
+    inventory::iter::<Trial>
+        .into_iter()
+        .map(Trial::name)
+        .collect()
+}
+
 /// Runs the suite as libtest would, and says at the end what was skipped and why, and which tests cost most.
 pub fn run_suite() -> ExitCode {
     let mut trials: Vec<&'static Trial> = inventory::iter::<Trial>.into_iter().collect();

@@ -1,5 +1,6 @@
 //! Checks what the compiler cannot: floors, circles of modules, absences, captions and links.
 
+mod commands;
 mod floors;
 mod imports;
 mod links;
