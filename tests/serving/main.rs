@@ -6,6 +6,7 @@ pub(crate) mod client;
 mod clients;
 mod equality;
 mod exports;
+mod joined;
 mod killed_tasks;
 mod load;
 mod memory;
