@@ -84,6 +84,25 @@ fn synchronous_training_has_the_same_bits_whoever_dies_helps_or_is_missing() {
             );
         },
         &|| {
+            let (passes, taken_over) = disturbed(2, |trial, mut tasks| {
+                for _ in 0..2 {
+                    tasks.workers.iter_mut().for_each(wait_until_it_trains);
+                    kill(tasks.chief);
+                    tasks.chief = trial.start("chief", 0);
+                    tasks
+                        .chief
+                        .wait_for("taking over a job that is running", LIMIT);
+                    tasks.chief.wait_for_next("training step=", LIMIT);
+                }
+                tasks
+            });
+            assert_same(
+                "the chief was killed twice and came back",
+                &learned(2, 2, passes),
+                &taken_over,
+            );
+        },
+        &|| {
             let reference = learned(2, 2, 3);
             assert_same("two backup workers", &reference, &learned(2, 4, 3));
             assert_same("another number of servers", &reference, &learned(3, 2, 3));
