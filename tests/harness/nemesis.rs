@@ -192,6 +192,12 @@ impl Nemesis {
             Way::Hybrid => Some(format!("strategy.replicas_to_aggregate={}", ledger.lanes)),
             Way::Async | Way::Ssp | Way::InGraph | Way::Replica => None,
         };
+        // A task that stands still may be left out, and does not know what has become of its last update. In the graph, the
+        // chief applies what a worker has computed.
+        let has_own_updates = self.periods.pause.is_none() && !self.limits;
+        let checked = (has_own_updates && self.way != Way::InGraph)
+            .then(|| format!("model.hidden_units=[{}, 1]", ledger.servers));
+        let exact = exact.into_iter().chain(checked);
         let own = self.settings.iter().cloned();
         let settings: Vec<String> = way.chain(exact).chain(own).collect();
         let mut tasks = Supervisor::new(&self.program, folder, &job, counts, &settings);

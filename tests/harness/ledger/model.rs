@@ -1,7 +1,7 @@
 //! The model of a counting job: a gradient of -1 for each line, a learning rate of 1, so that values are counts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trainyard::{
     Access, Batch, Error, FieldKind, Gradients, Initializer, Job, Model, OptimizerConfig, Outcome,
@@ -25,6 +25,53 @@ pub struct Counting {
     rows: u32,
     optimizers: BTreeMap<String, OptimizerConfig>,
     variables: Vec<VariableSpec>,
+    reads: Option<CheckedReads>,
+}
+
+/// What a process must read: what it has been told is applied.
+#[derive(Debug)]
+struct CheckedReads {
+    /// Updates of each row id by this process.
+    own: Mutex<Vec<u32>>,
+}
+
+impl CheckedReads {
+    /// Compares what a step reads with what the steps before it have updated, and adds what the step itself updates: the next
+    /// one begins when its updates are acknowledged.
+    ///
+    /// # Errors
+    /// A counter of an id is below the own updates of it, or the dense counters hold a part of an update.
+    fn look(&self, ids: &Ids, specs: &[VariableSpec], values: &Values) -> Result<(), Error> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        for (spec, values) in specs.iter().zip(values) {
+            if spec.access == Access::Whole {
+                let sum: f64 = values.iter().copied().map(f64::from).sum();
+                if sum % ids.lines as f64 != 0.0 {
+                    let name = &spec.name;
+                    let lines = ids.lines;
+                    let problem = format!(
+                        "{name} holds {sum} lines, which is no number of whole batches of {lines}"
+                    );
+                    return Err(Error::Invalid(problem));
+                }
+                continue;
+            }
+            for (row, value) in ids.rows.iter().zip(values) {
+                let least = own[*row as usize];
+                if f64::from(*value) < f64::from(least) {
+                    let name = &spec.name;
+                    let problem = format!(
+                        "row {row} of {name} is read as {value}, and this process alone has updated it {least} times"
+                    );
+                    return Err(Error::Invalid(problem));
+                }
+            }
+        }
+        for (row, times) in ids.rows.iter().zip(&ids.times) {
+            own[*row as usize] += times;
+        }
+        Ok(())
+    }
 }
 
 /// The ids of a batch, and how often each stands in it.
@@ -63,18 +110,20 @@ impl Counting {
             Some(FeatureKind::Identity {
                 column, buckets, ..
             }),
-            [servers],
+            [servers, checked @ ..],
         ) = (
             job.features.first().map(|feature| &feature.kind),
             &job.model.hidden_units[..],
         )
         else {
-            let rule =
-                "a ledger has one feature of kind \"identity\" and as hidden_units the servers";
+            let rule = "a ledger has one feature of kind \"identity\" and as hidden_units the servers, and behind them 1 where reads are checked";
             return Err(Error::Invalid(rule.to_owned()));
         };
         let optimizer = custom_optimizer(job)?;
         let mut model = Self::new(column, *buckets, *servers, optimizer.clone());
+        model.reads = (checked == [1]).then(|| CheckedReads {
+            own: Mutex::new(vec![0; *buckets as usize]),
+        });
         if let (StrategyKind::Hybrid, Some(lanes)) =
             (job.strategy.kind, job.strategy.update.replicas_to_aggregate)
         {
@@ -112,6 +161,7 @@ impl Counting {
                 .map(|group| (group.to_owned(), optimizer.clone()))
                 .into(),
             variables,
+            reads: None,
         }
     }
 
@@ -193,6 +243,9 @@ impl Model for Counting {
         gradients: &mut Gradients,
         (): &mut (),
     ) -> Result<Outcome, Error> {
+        if let Some(reads) = &self.reads {
+            reads.look(ids, &self.variables, values)?;
+        }
         gradients.resize(values.len(), Vec::new());
         self.count(ids, gradients);
         Ok(Outcome {
