@@ -9,6 +9,7 @@ use trainyard_input::{
 };
 use trainyard_run_config::{expand_files, identity};
 
+use super::doubts::{Doubt, doubts};
 use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
 use crate::init::Init;
@@ -212,6 +213,12 @@ impl Source {
             self.mixed = mixed;
         }
         before != (self.style.clone(), self.missing.clone())
+    }
+
+    /// Returns the doubts about columns of numbers.
+    pub(super) fn doubts(&self, found: &Profile) -> Vec<Doubt> {
+        let delimiter = self.is_text().then(|| self.delimiter());
+        doubts(found, &self.mixed, delimiter, &self.style.numbers)
     }
 
     /// Describes how the files are read, if not as usual, one entry per line.

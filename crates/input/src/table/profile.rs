@@ -50,6 +50,8 @@ pub struct ColumnProfile {
     pub infinite: u64,
     /// Number of values that are texts of another encoding than UTF-8.
     pub not_utf8: u64,
+    /// Number of the first row that holds a text which is no number, from 1. Rows that cannot be read count.
+    pub first_text: Option<u64>,
     /// A value is a float of the format, and no text.
     is_typed_float: bool,
     /// How texts write numbers.
@@ -115,6 +117,7 @@ impl ColumnProfile {
             numbers: Numbers::default(),
             infinite: 0,
             not_utf8: 0,
+            first_text: None,
             is_typed_float: false,
             style: style.clone(),
             counts: HashMap::new(),
@@ -125,7 +128,7 @@ impl ColumnProfile {
         }
     }
 
-    fn see(&mut self, cell: &Cell, missing: &Missing) {
+    fn see(&mut self, cell: &Cell, missing: &Missing, row: u64) {
         self.list |= cell.list;
         let is_missing = match cell.values.as_slice() {
             [] => true,
@@ -145,6 +148,9 @@ impl ColumnProfile {
         self.values += length;
         for value in &cell.values {
             self.see_value(value);
+        }
+        if self.kind == Some(ColumnKind::Text) {
+            self.first_text.get_or_insert(row);
         }
     }
 
@@ -330,9 +336,10 @@ impl Profile {
             self.place(names);
         }
         let none = Cell::default();
+        let number = self.rows + self.bad_rows + 1;
         for (column, place) in self.columns.iter_mut().zip(&self.places) {
             let cell = place.and_then(|place| row.get(place));
-            column.see(cell.unwrap_or(&none), &self.missing);
+            column.see(cell.unwrap_or(&none), &self.missing, number);
         }
         self.rows += 1;
     }
