@@ -5,7 +5,7 @@ mod distinct;
 mod sample;
 mod times;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 
 use distinct::Distinct;
@@ -13,7 +13,7 @@ use sample::Sample;
 
 use crate::layout::{float, kind, text};
 use crate::missing::Missing;
-use crate::{BadRow, Cell, ColumnKind, FieldKind, NumberStyle, Value, plain_number};
+use crate::{BadRow, Cell, ColumnKind, FieldKind, NumberStyle, TimeUnit, Value, plain_number};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
@@ -290,8 +290,8 @@ pub struct Profile {
     pub first_bad: Option<BadRow>,
     /// Columns without a value in a whole file, and with some in others.
     pub absent: Vec<Absent>,
-    /// Columns whose values are times of the format, with a unit of their own.
-    pub times: BTreeSet<String>,
+    /// Columns whose values are times of the format, with the unit of the first file; absent = days.
+    pub times: BTreeMap<String, Option<TimeUnit>>,
     /// What is told of columns whose numbers are times of one unit in one file, and times of another or plain numbers in another.
     pub mixed_times: Vec<String>,
     missing: Missing,
