@@ -70,8 +70,8 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         let names = profile.columns.iter().map(|column| &column.name);
         for (name, _) in names.zip(&here.present).filter(|(_, here)| **here > 0) {
             let unit = times.get(name).copied();
-            if unit.is_some() {
-                profile.times.insert(name.clone());
+            if let Some(unit) = unit {
+                profile.times.entry(name.clone()).or_insert(unit);
             }
             let (first, known) = units.entry(name.clone()).or_insert((file, unit));
             if *known != unit {

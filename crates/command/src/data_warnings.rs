@@ -15,6 +15,9 @@ use trainyard_run_config::{
 use crate::data_sample::{Extent, profile};
 
 mod classes;
+mod idle_numbers;
+
+use idle_numbers::{look_at_numbers, look_at_settings};
 
 pub(crate) use classes::look_for_class_of_several_texts;
 
@@ -48,6 +51,9 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     findings
         .warnings
         .extend(look_for_class_of_several_texts(job, profile));
+    for feature in &job.features {
+        findings.warnings.extend(look_at_settings(feature));
+    }
     look_at_groups(job, profile, &mut findings);
     if profile.rows < RECORDS_MIN {
         // Of few records, only what holds for all of them is told.
@@ -514,10 +520,11 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
     }
     if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind
         && let Some(time) = numbers.time
-        // Times of the format have a unit of their own.
-        && !profile.times.contains(name)
     {
-        look_at_times(time.unit, column, findings);
+        match profile.times.get(name) {
+            Some(unit) => look_at_unit_of_requests(time.unit, *unit, name, findings),
+            None => look_at_times(time.unit, column, findings),
+        }
     }
     if matches!(
         feature.kind,
@@ -530,6 +537,9 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         );
         let help = "input.missing = [\"inf\", \"-inf\"] takes them for missing ones";
         findings.warnings.push(warning(message, help));
+    }
+    if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind {
+        findings.warnings.extend(look_at_numbers(numbers, column));
     }
     match &feature.kind {
         FeatureKind::Bucketized {
@@ -554,6 +564,26 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         FeatureKind::Vocabulary { .. } => look_at_vocabulary(feature, column, findings),
         _ => {}
     }
+}
+
+/// Warns about times whose unit the files say, and requests for predictions have them as numbers of another one.
+fn look_at_unit_of_requests(
+    unit: TimeUnit,
+    of_files: Option<TimeUnit>,
+    name: &str,
+    findings: &mut Findings,
+) {
+    let Some(of_files) = of_files.filter(|of_files| *of_files != unit) else {
+        return;
+    };
+    let (given, wanted) = (of_files.name(), unit.name());
+    let message = format!(
+        "the times of `{name}` are in {given} in the files, and requests for predictions have to send them as numbers in {wanted}, the time_unit of \
+         the feature"
+    );
+    let help =
+        format!("set time_unit = \"{given}\" in the feature, unless the clients send {wanted}");
+    findings.warnings.push(warning(message, &help));
 }
 
 /// Seconds since 1970 at the start of the years 1980 and 2100, between which the times of records are expected.

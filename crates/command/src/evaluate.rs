@@ -15,7 +15,7 @@ use trainyard_run_config::{EvaluationConfig, Job};
 
 use crate::arguments::{Format, JobArguments, Source};
 use crate::data_warnings::report_ambiguous_files;
-use crate::output::{Sink, table};
+use crate::output::{Sink, refuse_absent_folder, table};
 use crate::targets::{refuse_own_file, refuse_source};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
@@ -31,7 +31,7 @@ pub(crate) struct Evaluate {
     /// Format of the output.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
-    /// File of the metrics. Default: standard output.
+    /// File of the metrics. Default: standard output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -47,6 +47,7 @@ pub(crate) fn evaluate(
     let work = || {
         if let Some(path) = &arguments.output {
             refuse_own_file(path, &job)?;
+            refuse_absent_folder(path)?;
             refuse_source(path, arguments.source.from.as_deref())?;
         }
         let model = build(&job)?;

@@ -2,6 +2,7 @@
 //! records into training and evaluation, and writes a job file whose comments give the reasons.
 
 mod design;
+mod doubts;
 mod job_file;
 mod measurement;
 mod plan;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use design::Design;
+use doubts::Doubt;
 use job_file::{JobFile, Purpose};
 use measurement::{Bench, Choice};
 use plan::{Coverage, Plan, Shape, Wishes};
@@ -194,6 +196,9 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             Some(first) => problem
                 .note(format!("the first: {first}"))
                 .help("correct --columns, --delimiter or --format, or the file"),
+            None if source.names_columns() => problem
+                .note("they hold the names of the columns, and no line after them, or nothing")
+                .help("give files with records"),
             None => problem.help("give --format csv, tsv, libsvm, tfrecord or parquet"),
         });
     }
@@ -317,6 +322,8 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         &look_for_class_of_several_texts(&job, &found),
         LogFormat::Text,
     );
+    let doubts: Vec<Diagnostic> = source.doubts(&found).iter().map(Doubt::warning).collect();
+    report(&doubts, LogFormat::Text);
     if let Some(message) = &choice.is_no_better {
         let problem = Diagnostic::warning(Code::E4005, message).help(
             "look at the label and at the columns that are left out: `trainyard stats JOB` shows what they hold. More records, or \

@@ -151,8 +151,28 @@ impl Sink {
 
 fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
     let message = format!("{target} cannot be written: {error}");
-    let otherwise = (Code::E9002, "free space there, or choose another file");
+    let otherwise = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => (
+            Code::E1201,
+            "make the folder of the file first, or choose another file",
+        ),
+        ErrorKind::IsADirectory => (Code::E1000, "a folder has that name: choose another file"),
+        _ => (Code::E9002, "free space there, or choose another file"),
+    };
     system_problem(error, message, otherwise)
+}
+
+/// Refuses a file whose folder is not there, before the work whose result it is to hold.
+///
+/// # Errors
+/// The folder does not exist.
+pub(crate) fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
+    let folder = path.parent().filter(|_| !is_remote(path));
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    match folder.map(Path::metadata) {
+        Some(Err(error)) => Err(failed(&path.display().to_string(), &error)),
+        Some(Ok(_)) | None => Ok(()),
+    }
 }
 
 /// Writes to standard output. A pipe that its reader has closed is no error.
@@ -234,6 +254,19 @@ mod tests {
         assert_eq!(in_working_folder("src/output.rs"), path.to_string_lossy());
         assert_eq!(in_working_folder("src/absent.rs"), "src/absent.rs");
         assert_eq!(in_working_folder("s3://b/k.csv"), "s3://b/k.csv");
+    }
+
+    #[test]
+    fn an_output_without_its_folder_is_told_with_the_cure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("absent").join("result.jsonl");
+        let problem = Sink::open(Some(&path), &[]).err().expect("no folder");
+        assert_eq!(problem.code, Code::E1201);
+        assert!(problem.help.is_some_and(|help| help.contains("folder")));
+        let problem = refuse_absent_folder(&path).expect_err("no folder");
+        assert_eq!(problem.code, Code::E1201);
+        refuse_absent_folder(&folder.path().join("report.json")).expect("a folder");
+        refuse_absent_folder(Path::new("report.json")).expect("the working folder");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) struct Predict {
     /// Format of the predictions.
     #[arg(long, value_enum, default_value = "jsonl")]
     pub(crate) format: Lines,
-    /// File of the predictions. Default: standard output.
+    /// File of the predictions. Default: standard output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -17,7 +17,7 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
-use crate::output::{STOPPED, print, result_line, table};
+use crate::output::{STOPPED, print, refuse_absent_folder, result_line, table};
 use crate::progress::{Show, progress_line};
 use crate::targets::refuse_own_file;
 use crate::up::{read_evaluation, share_of_cores};
@@ -26,7 +26,7 @@ use crate::up::{read_evaluation, share_of_cores};
 pub(crate) struct Train {
     #[command(flatten)]
     pub(crate) job: JobArguments,
-    /// Writes a JSON object about the run to this file at its end.
+    /// Writes a JSON object about the run to this file at its end. A file of that name is replaced then.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Disables evaluation: the job's evaluation input is not read, and nothing is exported.
@@ -63,6 +63,7 @@ pub(crate) fn train(
     }
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
+        refuse_absent_folder(path).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
     report(&job.warnings_in_one_process(), arguments.job.log_format);

@@ -19,7 +19,7 @@ pub(crate) struct Transform {
     /// Files to read, in the job's input format. Default: the job's evaluation input. Labels are not read.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<String>,
-    /// File of the output. Default: standard output.
+    /// File of the output. Default: standard output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

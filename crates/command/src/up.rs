@@ -30,7 +30,7 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::log_memory::LogMemory;
-use crate::output::{print, result_line, table};
+use crate::output::{print, refuse_absent_folder, result_line, table};
 use crate::program::Program;
 use crate::runtime::single_threaded;
 use crate::targets::refuse_own_file;
@@ -42,7 +42,7 @@ pub(crate) struct Up {
     /// A cluster file, or a cluster on this machine: local:ps=2,worker=3.
     #[arg(long, value_name = "CLUSTER", default_value = "local")]
     pub(crate) cluster: String,
-    /// Writes a JSON object about the run to this file at its end.
+    /// Writes a JSON object about the run to this file at its end. A file of that name is replaced then.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -64,6 +64,7 @@ pub(crate) fn up(
     RunLock::refuse_if_taken(&job.model_dir).map_err(|problem| vec![problem.into()])?;
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
+        refuse_absent_folder(path).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;

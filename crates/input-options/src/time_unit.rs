@@ -25,6 +25,16 @@ impl TimeUnit {
         ("nanoseconds", Self::Nanoseconds),
     ];
 
+    /// Returns the name of the unit in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::Milliseconds => "milliseconds",
+            Self::Microseconds => "microseconds",
+            Self::Nanoseconds => "nanoseconds",
+        }
+    }
+
     /// Returns the number of units in a second.
     pub fn per_second(self) -> i64 {
         match self {

@@ -13,6 +13,9 @@ const READ_BYTES: usize = 1 << 18;
 /// Largest window of deflate, as a power of two.
 const WINDOW_BITS: u8 = 15;
 
+/// First bytes of gzip (RFC 1952).
+pub(crate) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
 /// The bytes of a file, decompressed.
 #[derive(Debug)]
 pub(crate) struct Content {
@@ -45,7 +48,8 @@ impl Content {
     /// Reads into `out`, which must not be empty. Returns the number of bytes, 0 at the end of the content.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidData`] if the compressed content is broken, [`ErrorKind::UnexpectedEof`] if it is cut short.
+    /// [`ErrorKind::InvalidData`] if the compressed content is broken, [`ErrorKind::UnexpectedEof`] if it is cut short, and
+    /// [`ErrorKind::Unsupported`] if it is not compressed.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         loop {
             let read = match &mut self.inflater {
@@ -68,6 +72,8 @@ struct Inflater {
     input: Vec<u8>,
     begin: usize,
     end: usize,
+    /// The first bytes were read.
+    begun: bool,
     /// A member has ended. The content ends there if no bytes follow.
     complete: bool,
 }
@@ -80,6 +86,7 @@ impl Inflater {
             input: vec![0; READ_BYTES],
             begin: 0,
             end: 0,
+            begun: false,
             complete: false,
         }
     }
@@ -112,6 +119,16 @@ impl Inflater {
                     )));
                 }
                 (self.state, self.complete) = (Self::state(self.compression), false);
+            }
+            if !self.begun && self.end > 0 {
+                self.begun = true;
+                let mut bytes = self.input.iter().zip(GZIP_MAGIC).take(self.end);
+                if self.compression == Compression::Gzip
+                    && bytes.any(|(byte, magic)| *byte != magic)
+                {
+                    let message = "it is to be gzip, and its content is not compressed by it";
+                    return Err(Error::new(ErrorKind::Unsupported, message));
+                }
             }
             let consumed = self.state.total_in();
             let produced = self.state.total_out();

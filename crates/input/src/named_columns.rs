@@ -234,7 +234,7 @@ impl NamedColumns {
         match value {
             Given::Text(text) => {
                 let text = if self.trim { text.trim_ascii() } else { text };
-                self.missing.text(text)
+                self.missing.text(text) || is_number(kind) && is_text_of_nan(text)
             }
             // Pairs of libsvm are never missing.
             _ if self.index_base.is_some() => false,
@@ -271,6 +271,7 @@ impl NamedColumns {
             }
             _ => {
                 push(column, kind, value)?;
+                check_time(column, kind)?;
                 end_row(column);
                 Ok(())
             }
@@ -311,10 +312,20 @@ impl NamedColumns {
             }
             left_out.check()?;
             push(column, kind, *value)?;
+            check_time(column, kind)?;
         }
         end_row(column);
         Ok(())
     }
+}
+
+fn is_number(kind: &FieldKind) -> bool {
+    !matches!(kind, FieldKind::Bytes { .. })
+}
+
+/// Returns whether a text among numbers stands for a missing one, as in a text file.
+fn is_text_of_nan(text: &[u8]) -> bool {
+    float(text).is_ok_and(f32::is_nan)
 }
 
 /// Returns whether a number that is no number stands for a missing value, as in a SavedModel.
@@ -361,6 +372,32 @@ fn has_separator(kind: &FieldKind) -> bool {
         | FieldKind::Int { separator, .. }
         | FieldKind::Bytes { separator } => separator.is_some(),
     }
+}
+
+/// Last second of the year 9999, since 1970.
+const SECOND_MAX: i64 = 253_402_300_799;
+
+/// Refuses a time that is in a smaller unit than the one that is wanted: a request has no type of times, and the same number is
+/// another time in each unit.
+fn check_time(column: &Column, kind: &FieldKind) -> Result<(), String> {
+    let FieldKind::Int {
+        fraction: Fraction::Time(unit),
+        ..
+    } = kind
+    else {
+        return Ok(());
+    };
+    let Cells::Int(cells) = &column.cells else {
+        return Ok(());
+    };
+    let number = cells.last().copied().unwrap_or_default();
+    if number / unit.per_second() <= SECOND_MAX {
+        return Ok(());
+    }
+    let name = unit.name();
+    Err(format!(
+        "expected a time in {name} since 1970, the time_unit of the feature, given {number}, which is beyond the year 9999: send it in {name}"
+    ))
 }
 
 /// Appends a value to the cells of a column.

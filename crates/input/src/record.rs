@@ -96,6 +96,11 @@ pub(crate) fn failed(file: &Path, error: &std::io::Error) -> Error {
             message: error.to_string(),
             help: "copy the file again from where it was made; `gzip -t` says whether one is whole",
         },
+        ErrorKind::Unsupported => Error::Content {
+            file: file.to_owned(),
+            message: error.to_string(),
+            help: "name the file without `.gz`, or set input.compression = \"none\"",
+        },
         kind => Error::File {
             file: file.to_owned(),
             message: kind.to_string(),

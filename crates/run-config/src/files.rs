@@ -244,7 +244,7 @@ fn missing(name: &str, folders: &[PathBuf]) -> Diagnostic {
     match suggest(&wanted, near.iter().map(String::as_str)) {
         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
         None => diagnostic.help(
-            "correct input.train.files or input.eval.files, or run from the folder that holds them",
+            "correct the name, in a job the input's `files`, or run from the folder that holds the file",
         ),
     }
 }

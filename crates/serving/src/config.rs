@@ -137,6 +137,12 @@ impl ModelConfig {
         if self.is_job_file() {
             return Job::load(&self.path, &self.set).map(Some);
         }
+        if self.path.is_file() {
+            let message = format!("{} is a file, and no job", self.path.display());
+            let help =
+                "name a job file (.toml), the model_dir of a run, an export or a folder of exports";
+            return Err(vec![Diagnostic::error(Code::E1000, message).help(help)]);
+        }
         if let Some(export) = self.export().map_err(|error| vec![error])? {
             return export.job(&self.set).map(Some);
         }

@@ -1,4 +1,5 @@
-//! Reader of JSON (RFC 8259) that keeps the text of numbers, so that they are rounded once, as in training.
+//! Reader of JSON (RFC 8259) that keeps the text of numbers, so that they are rounded once, as in training. `NaN`, which Python's
+//! `json` writes and TensorFlow Serving reads, is a number.
 
 use std::borrow::Cow;
 
@@ -99,7 +100,7 @@ impl<'a> Reader<'a> {
             Some(b'{') => Ok(Kind::Object),
             Some(b'[') => Ok(Kind::Array),
             Some(b'"') => Ok(Kind::Text),
-            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            Some(b'-' | b'0'..=b'9' | b'N') => Ok(Kind::Number),
             Some(b't' | b'f') => Ok(Kind::Bool),
             Some(b'n') => Ok(Kind::Null),
             Some(_) => Err(self.fault("expected a JSON value")),
@@ -263,6 +264,10 @@ impl<'a> Reader<'a> {
         self.next();
         let begin = self.at;
         let rest = &self.bytes()[begin..];
+        if rest.starts_with(b"NaN") {
+            self.at += 3;
+            return Ok(Number::Decimal(&self.text[begin..self.at]));
+        }
         let digits = |from: usize| {
             let more = rest[from..].iter().take_while(|byte| byte.is_ascii_digit());
             from + more.count()

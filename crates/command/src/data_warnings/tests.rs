@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use trainyard_input::{Cell, Profile, Value};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::{Cell, Profile, TimeUnit, Value};
 use trainyard_run_config::Job;
 
 use super::{look, look_at_labels_of_evaluation};
@@ -70,8 +71,40 @@ fn times_of_a_format_have_a_unit_of_their_own_and_its_plain_numbers_have_none() 
             .any(|one| one.render().contains("far from today"))
     };
     assert!(is_told(&found), "whole numbers");
-    found.times.insert("at".to_owned());
+    found.times.insert("at".to_owned(), None);
     assert!(!is_told(&found), "times");
+}
+
+#[test]
+fn a_unit_of_the_files_that_requests_do_not_have_is_told() {
+    let feature = "column = \"at\"\nkind = \"bucketized\"\ntime = \"hour\"\nboundaries = [6, 12]";
+    let mut found = profile(&[
+        ("at", &["1795823999000", "1795820399000"]),
+        ("y", &["0", "1"]),
+    ]);
+    let told = |feature: &str, unit, found: &mut Profile| {
+        found.times.insert("at".to_owned(), unit);
+        let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
+        let warnings = look(&job, found).warnings;
+        warnings.iter().map(Diagnostic::render).collect::<String>()
+    };
+    let text = told(feature, Some(TimeUnit::Milliseconds), &mut found);
+    for part in [
+        "in milliseconds in the files",
+        "numbers in seconds",
+        "time_unit = \"milliseconds\"",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let right = format!("{feature}\ntime_unit = \"milliseconds\"");
+    for (feature, unit) in [
+        (right.as_str(), Some(TimeUnit::Milliseconds)),
+        (feature, Some(TimeUnit::Seconds)),
+        (feature, None),
+    ] {
+        let text = told(feature, unit, &mut found);
+        assert!(!text.contains("requests"), "{text}");
+    }
 }
 
 #[test]

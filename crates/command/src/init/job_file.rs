@@ -171,6 +171,18 @@ impl JobFile<'_> {
         } else {
             text.push_str("save_checkpoints_secs = 30\n\n");
         }
+        let doubts = match self.purpose {
+            Purpose::Written { .. } => self.source.doubts(self.profile),
+            Purpose::Measurement => Vec::new(),
+        };
+        for doubt in &doubts {
+            let message = commented(&doubt.message);
+            let _ = writeln!(
+                text,
+                "# Look at this: {message}.\n#   {}.\n",
+                commented(&doubt.help)
+            );
+        }
         if !self.plan.left_out.is_empty() {
             let _ = writeln!(text, "# Columns that are no feature:");
             for (name, why) in &self.plan.left_out {

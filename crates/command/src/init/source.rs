@@ -9,6 +9,7 @@ use trainyard_input::{
 };
 use trainyard_run_config::{expand_files, identity};
 
+use super::doubts::{Doubt, doubts};
 use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
 use crate::init::Init;
@@ -214,6 +215,12 @@ impl Source {
         before != (self.style.clone(), self.missing.clone())
     }
 
+    /// Returns the doubts about columns of numbers.
+    pub(super) fn doubts(&self, found: &Profile) -> Vec<Doubt> {
+        let delimiter = self.is_text().then(|| self.delimiter());
+        doubts(found, &self.mixed, delimiter, &self.style.numbers)
+    }
+
     /// Describes how the files are read, if not as usual, one entry per line.
     pub(super) fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
@@ -343,14 +350,7 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
             }
         }
     }
-    let is_wide = |line: &Vec<u8>| {
-        line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") || line.contains(&0)
-    };
-    if lines.first().is_some_and(is_wide) {
-        let message = format!("{} is a text of UTF-16, or no text", file.display());
-        return Err(Diagnostic::error(Code::E4002, message)
-            .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
-    }
+    // Its first line may hold zeros, as text of UTF-16 does.
     if lines.first().is_some_and(|line| line.starts_with(b"PAR1")) {
         let message = format!(
             "{} is a file of Parquet, and is read as text",
@@ -358,6 +358,14 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
         );
         return Err(Diagnostic::error(Code::E4002, message)
             .help("give files of one format, or --format parquet"));
+    }
+    let is_wide = |line: &Vec<u8>| {
+        line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") || line.contains(&0)
+    };
+    if lines.first().is_some_and(is_wide) {
+        let message = format!("{} is a text of UTF-16, or no text", file.display());
+        return Err(Diagnostic::error(Code::E4002, message)
+            .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
     }
     if let [only] = lines.as_slice()
         && only.trim_ascii().contains(&b'\r')

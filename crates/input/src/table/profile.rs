@@ -5,7 +5,7 @@ mod distinct;
 mod sample;
 mod times;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 
 use distinct::Distinct;
@@ -13,7 +13,7 @@ use sample::Sample;
 
 use crate::layout::{float, kind, text};
 use crate::missing::Missing;
-use crate::{BadRow, Cell, ColumnKind, FieldKind, NumberStyle, Value, plain_number};
+use crate::{BadRow, Cell, ColumnKind, FieldKind, NumberStyle, TimeUnit, Value, plain_number};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
@@ -50,6 +50,8 @@ pub struct ColumnProfile {
     pub infinite: u64,
     /// Number of values that are texts of another encoding than UTF-8.
     pub not_utf8: u64,
+    /// Number of the first row that holds a text which is no number, from 1. Rows that cannot be read count.
+    pub first_text: Option<u64>,
     /// A value is a float of the format, and no text.
     is_typed_float: bool,
     /// How texts write numbers.
@@ -115,6 +117,7 @@ impl ColumnProfile {
             numbers: Numbers::default(),
             infinite: 0,
             not_utf8: 0,
+            first_text: None,
             is_typed_float: false,
             style: style.clone(),
             counts: HashMap::new(),
@@ -125,7 +128,7 @@ impl ColumnProfile {
         }
     }
 
-    fn see(&mut self, cell: &Cell, missing: &Missing) {
+    fn see(&mut self, cell: &Cell, missing: &Missing, row: u64) {
         self.list |= cell.list;
         let is_missing = match cell.values.as_slice() {
             [] => true,
@@ -145,6 +148,9 @@ impl ColumnProfile {
         self.values += length;
         for value in &cell.values {
             self.see_value(value);
+        }
+        if self.kind == Some(ColumnKind::Text) {
+            self.first_text.get_or_insert(row);
         }
     }
 
@@ -284,8 +290,8 @@ pub struct Profile {
     pub first_bad: Option<BadRow>,
     /// Columns without a value in a whole file, and with some in others.
     pub absent: Vec<Absent>,
-    /// Columns whose values are times of the format, with a unit of their own.
-    pub times: BTreeSet<String>,
+    /// Columns whose values are times of the format, with the unit of the first file; absent = days.
+    pub times: BTreeMap<String, Option<TimeUnit>>,
     /// What is told of columns whose numbers are times of one unit in one file, and times of another or plain numbers in another.
     pub mixed_times: Vec<String>,
     missing: Missing,
@@ -330,9 +336,10 @@ impl Profile {
             self.place(names);
         }
         let none = Cell::default();
+        let number = self.rows + self.bad_rows + 1;
         for (column, place) in self.columns.iter_mut().zip(&self.places) {
             let cell = place.and_then(|place| row.get(place));
-            column.see(cell.unwrap_or(&none), &self.missing);
+            column.see(cell.unwrap_or(&none), &self.missing, number);
         }
         self.rows += 1;
     }

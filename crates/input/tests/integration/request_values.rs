@@ -185,6 +185,47 @@ fn is_of_another_type(value: Given<'_>, kind: &FieldKind, request: Option<&Strin
         }
 }
 
+/// Returns whether a time was refused that is beyond the year 9999: in a file, `check` and training warn of it.
+fn is_beyond(value: Given<'_>, kind: &FieldKind, request: Option<&String>) -> bool {
+    let is_time = matches!(
+        kind,
+        FieldKind::Int {
+            fraction: Fraction::Time(_),
+            ..
+        }
+    );
+    let number = match value {
+        Given::Int(number) => number as f64,
+        Given::Decimal(text) => text.parse().unwrap_or_default(),
+        Given::Float(number) => number.into(),
+        Given::Double(number) => number,
+        Given::Text(_) => return false,
+    };
+    request.is_none() && is_time && number > 253_402_300_799.0
+}
+
+#[test]
+fn a_time_of_a_request_in_a_smaller_unit_than_that_of_the_feature_is_refused() {
+    let of = |unit, number| {
+        let kind = FieldKind::Int {
+            separator: None,
+            fraction: Fraction::Time(unit),
+        };
+        of_request(Given::Int(number), &kind, &[])
+    };
+    for (unit, scale) in [
+        (TimeUnit::Seconds, 1),
+        (TimeUnit::Milliseconds, 1_000),
+        (TimeUnit::Microseconds, 1_000_000),
+    ] {
+        let number = 1_700_000_000 * scale;
+        assert_eq!(of(unit, number), Some(number.to_string()), "{unit:?}");
+        assert_eq!(of(unit, 1_000 * number), None, "{unit:?}");
+    }
+    let nanoseconds = 1_700_000_000_000_000_000;
+    assert!(of(TimeUnit::Nanoseconds, nanoseconds).is_some());
+}
+
 /// Returns whether a value was refused for the type of its column, which a field of CSV does not have: a column of texts has
 /// no numbers, one of floats has no digits and no whole numbers, and a text is no list.
 fn is_of_another_column(text: &str, kind: &FieldKind, converted: Option<&String>) -> bool {
@@ -253,7 +294,10 @@ fn a_value_of_a_request_is_what_the_same_value_of_a_file_is() {
                 let file = of_file(text, kind, missing);
                 for value in *values {
                     let request = of_request(*value, kind, missing);
-                    if request != file && !is_of_another_type(*value, kind, request.as_ref()) {
+                    if request != file
+                        && !is_of_another_type(*value, kind, request.as_ref())
+                        && !is_beyond(*value, kind, request.as_ref())
+                    {
                         wrong.push(format!(
                             "{text} as {name}, missing {missing:?}: a file has {file:?}, {value:?} has {request:?}"
                         ));

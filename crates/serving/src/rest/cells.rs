@@ -65,6 +65,7 @@ pub(crate) fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault
     match reader.kind()? {
         Kind::Number => Ok(match reader.number()? {
             Number::Int(number) => Value::Int(number),
+            Number::Decimal("NaN") => Value::Double(f64::NAN),
             Number::Decimal(text) => Value::Decimal(text),
         }),
         Kind::Text => Ok(Value::Text(match reader.string()? {
@@ -72,6 +73,9 @@ pub(crate) fn read_value<'a>(reader: &mut Reader<'a>) -> Result<Value<'a>, Fault
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         })),
         Kind::Object => read_base64(reader),
+        Kind::Bool => Err(reader.fault(
+            "expected a number or a text, given true or false: give what the files of training have, 1 and 0 or a text",
+        )),
         kind => Err(reader.fault(format!(
             "expected a number, a text or {{\"b64\": \"...\"}}, given {}",
             kind.name()

@@ -178,6 +178,15 @@ impl<'c, 'a> Rows<'c, 'a> {
         })
     }
 
+    /// Adds the row and the column to the fault of a value.
+    fn at(&self, fault: Fault, row: usize, place: usize) -> Fault {
+        let name = &self.columns.names()[place];
+        Fault {
+            message: format!("row {row}: column `{name}`: {}", fault.message),
+            ..fault
+        }
+    }
+
     fn count_row(&mut self, reader: &Reader<'_>) -> Result<(), Fault> {
         self.count += 1;
         self.too_many = self.count > self.rows_max;
@@ -195,7 +204,8 @@ impl<'c, 'a> Rows<'c, 'a> {
             let number = self.count;
             if self.columns.names().len() == 1 && !is_object_of_columns(reader)? {
                 values.clear();
-                read_cell(reader, &mut values, self.filling.values_max(0))?;
+                let most = self.filling.values_max(0);
+                read_cell(reader, &mut values, most).map_err(|fault| self.at(fault, number, 0))?;
                 self.seen[0] = number;
                 return append(&mut self.filling, 0, &values)
                     .map_err(|reason| reader.fault(format!("row {number}: {reason}")));
@@ -230,7 +240,8 @@ impl<'c, 'a> Rows<'c, 'a> {
             }
             self.seen[place] = number;
             values.clear();
-            read_cell(reader, &mut values, self.filling.values_max(place))?;
+            let most = self.filling.values_max(place);
+            read_cell(reader, &mut values, most).map_err(|fault| self.at(fault, number, place))?;
             append(&mut self.filling, place, &values)
                 .map_err(|reason| reader.fault(format!("row {number}: {reason}")))
         })
@@ -270,7 +281,8 @@ impl<'c, 'a> Rows<'c, 'a> {
                 self.count_row(reader)?;
             }
             values.clear();
-            read_cell(reader, &mut values, self.filling.values_max(place))?;
+            let most = self.filling.values_max(place);
+            read_cell(reader, &mut values, most).map_err(|fault| self.at(fault, number, place))?;
             append(&mut self.filling, place, &values)
                 .map_err(|reason| reader.fault(format!("row {number}: {reason}")))
         })
@@ -296,6 +308,46 @@ mod tests {
 
     use super::*;
     use crate::filling::fixtures::{BOUNDS, columns};
+
+    #[test]
+    fn a_value_of_no_cell_is_told_with_its_row_column_and_remedy() {
+        let columns = columns(&[("n", FieldKind::FLOAT), ("t", FieldKind::BYTES)]);
+        for body in [
+            r#"{"instances": [{"n": 1, "t": "a"}, {"n": true, "t": "a"}]}"#,
+            r#"{"inputs": {"t": ["a", "b"], "n": [1, false]}}"#,
+        ] {
+            let told = PredictRequest::read(body.as_bytes(), &columns, BOUNDS);
+            let told = told.expect_err(body).to_string();
+            for part in ["row 2", "column `n`", "1 and 0"] {
+                assert!(told.contains(part), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_no_number_is_a_missing_value() {
+        let kind = FieldKind::Float {
+            width: 1,
+            separator: None,
+            default: Some(vec![-9.0]),
+        };
+        let columns = columns(&[("n", kind)]);
+        let read = |value: &str| {
+            let body = format!(r#"{{"instances": [{value}, {{"n": {value}}}]}}"#);
+            PredictRequest::read(body.as_bytes(), &columns, BOUNDS)
+        };
+        for value in ["null", "NaN", r#""nan""#, r#""NaN""#] {
+            let request = read(value).expect(value);
+            assert_eq!(
+                request.filled.batch.columns[0].cells,
+                trainyard_input::Cells::Float(vec![-9.0; 2]),
+                "{value}"
+            );
+        }
+        for value in ["Infinity", "-NaN", r#""inf""#, r#""nana""#, "Na"] {
+            assert!(read(value).is_err(), "{value}");
+        }
+    }
 
     #[test]
     fn a_key_that_is_given_twice_is_refused_by_every_method() {

@@ -291,7 +291,7 @@ pub(super) fn is_time(column: &ColumnProfile) -> bool {
 }
 
 /// Returns whether the name of a column says that its numbers are identifiers.
-fn is_id(name: &str) -> bool {
+pub(crate) fn is_id(name: &str) -> bool {
     let lower = bare(name);
     let ends = ["_id", "_code", "_zip", "_hash", "_key", "_sku"];
     let is_camel = name

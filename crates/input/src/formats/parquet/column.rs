@@ -440,7 +440,7 @@ impl ColumnCursor {
                 Decoded::Time(times.collect(), ticks)
             }
             (Buffer::Int32(values), Some(Values::Decimal(scale))) => {
-                let whole = values.iter().map(|value| Some(i128::from(*value)));
+                let whole = values.iter().map(|value| Whole::Short(i128::from(*value)));
                 decimals(whole, scale, keeps_digits)
             }
             (Buffer::Int32(values), _) => Decoded::Int32(std::mem::take(values)),
@@ -452,7 +452,7 @@ impl ColumnCursor {
                 Decoded::Time(std::mem::take(values), ticks)
             }
             (Buffer::Int64(values), Some(Values::Decimal(scale))) => {
-                let whole = values.iter().map(|value| Some(i128::from(*value)));
+                let whole = values.iter().map(|value| Whole::Short(i128::from(*value)));
                 decimals(whole, scale, keeps_digits)
             }
             (Buffer::Int64(values), _) => Decoded::Int64(std::mem::take(values)),
@@ -463,7 +463,7 @@ impl ColumnCursor {
             (Buffer::Float(values), _) => Decoded::Float(std::mem::take(values)),
             (Buffer::Double(values), _) => Decoded::Double(std::mem::take(values)),
             (Buffer::Bytes(values), Some(Values::Decimal(scale))) => {
-                let whole = values.iter().map(|value| whole(value.data()));
+                let whole = values.iter().map(|value| Whole::of(value.data()));
                 decimals(whole, scale, keeps_digits)
             }
             (Buffer::Bytes(values), Some(Values::WholeDecimal)) => {
@@ -479,7 +479,7 @@ impl ColumnCursor {
                 Decoded::Float(floats.collect())
             }
             (Buffer::Fixed(values), Some(Values::Decimal(scale))) => {
-                let whole = values.iter().map(|value| whole(value.data()));
+                let whole = values.iter().map(|value| Whole::of(value.data()));
                 decimals(whole, scale, keeps_digits)
             }
             (Buffer::Fixed(values), Some(Values::WholeDecimal)) => {
@@ -505,31 +505,93 @@ impl Buffer {
     }
 }
 
-/// Returns decimal numbers of a scale, given their whole numbers, of which one that is longer than decimals are is none: as floats,
-/// or as texts if one of them is to keep digits that a float does not have.
+/// A whole number of a decimal one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Whole {
+    Short(i128),
+    /// The digits, with the sign, of a number beyond 128 bits.
+    Long(String),
+}
+
+impl Whole {
+    /// Returns the number of a big-endian two's complement.
+    fn of(bytes: &[u8]) -> Self {
+        whole(bytes).map_or_else(|| Self::Long(digits(bytes)), Self::Short)
+    }
+
+    fn is_rounded(&self) -> bool {
+        match self {
+            Self::Short(value) => value.unsigned_abs() > EXACT_IN_FLOAT,
+            Self::Long(_) => true,
+        }
+    }
+
+    fn float(&self) -> f64 {
+        match self {
+            Self::Short(value) => *value as f64,
+            Self::Long(digits) => digits.parse().unwrap_or(f64::NAN),
+        }
+    }
+}
+
+/// Returns the digits of a big-endian two's complement of any length, with the sign.
+fn digits(bytes: &[u8]) -> String {
+    const CHUNK: u64 = 1_000_000_000;
+    let is_negative = bytes.first().is_some_and(|first| *first >= 0x80);
+    let mut left = bytes.to_vec();
+    if is_negative {
+        // The complement and one more.
+        let mut carry = true;
+        for byte in left.iter_mut().rev() {
+            (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
+        }
+    }
+    let mut chunks = Vec::new();
+    while left.iter().any(|byte| *byte != 0) {
+        let mut rest = 0;
+        for byte in &mut left {
+            let value = rest * 256 + u64::from(*byte);
+            // A quotient of a rest below the chunk is below 256.
+            (*byte, rest) = ((value / CHUNK) as u8, value % CHUNK);
+        }
+        chunks.push(rest);
+    }
+    let mut text = String::from(if is_negative { "-" } else { "" });
+    text += &chunks.pop().unwrap_or_default().to_string();
+    for chunk in chunks.iter().rev() {
+        text += &format!("{chunk:09}");
+    }
+    text
+}
+
+/// Returns decimal numbers of a scale, given their whole numbers: as floats, or as texts if one of them is to keep digits that a
+/// float does not have.
 fn decimals(
-    values: impl Iterator<Item = Option<i128>> + Clone,
+    values: impl Iterator<Item = Whole> + Clone,
     scale: i32,
     keeps_digits: bool,
 ) -> Decoded {
-    let is_rounded = |value: i128| value.unsigned_abs() > EXACT_IN_FLOAT;
-    if keeps_digits && values.clone().flatten().any(is_rounded) {
+    if keeps_digits && values.clone().any(|value| value.is_rounded()) {
         let mut texts = Texts::default();
         for value in values {
-            let text = value.map_or_else(|| "nan".to_owned(), |value| decimal(value, scale));
-            texts.push(text.as_bytes());
+            texts.push(decimal(&value, scale).as_bytes());
         }
         return Decoded::Text(texts);
     }
     let unit = 10_f64.powi(scale);
-    let scaled = values.map(|value| value.map_or(f64::NAN, |value| value as f64 / unit));
-    Decoded::Double(scaled.collect())
+    Decoded::Double(values.map(|value| value.float() / unit).collect())
 }
 
 /// Returns all digits of a decimal number.
-fn decimal(value: i128, scale: i32) -> String {
-    let digits = value.unsigned_abs().to_string();
-    let sign = if value < 0 { "-" } else { "" };
+fn decimal(value: &Whole, scale: i32) -> String {
+    let text = match value {
+        Whole::Short(value) => value.to_string(),
+        Whole::Long(digits) => digits.clone(),
+    };
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.as_str()),
+    };
     let scale = usize::try_from(scale).unwrap_or(0);
     if scale == 0 {
         return format!("{sign}{digits}");
@@ -547,11 +609,11 @@ fn whole_decimals<'a>(values: impl Iterator<Item = &'a [u8]> + Clone) -> Decoded
     let of_64_bits = |bytes: &[u8]| whole(bytes).and_then(|value| i64::try_from(value).ok());
     match values.clone().map(of_64_bits).collect() {
         Some(whole) => Decoded::Int64(whole),
-        None => decimals(values.map(whole), 0, false),
+        None => decimals(values.map(Whole::of), 0, false),
     }
 }
 
-/// Returns a big-endian two's complement; none if it is longer than decimals are.
+/// Returns a big-endian two's complement; none if it is beyond 128 bits.
 fn whole(bytes: &[u8]) -> Option<i128> {
     let sign = match bytes.first() {
         Some(first) if *first >= 0x80 => 0xff,
@@ -605,6 +667,39 @@ mod tests {
     }
 
     #[test]
+    fn a_decimal_beyond_128_bits_is_read_and_keeps_its_digits() {
+        let mut bytes = [0; 32];
+        bytes[15] = 1;
+        let power = "340282366920938463463374607431768211456";
+        assert_eq!(digits(&bytes), power);
+        let negative: Vec<u8> = [&[0xff; 16][..], &[0; 16]].concat();
+        assert_eq!(digits(&negative), format!("-{power}"));
+        let of = |keeps_digits| {
+            decimals(
+                [Whole::of(&bytes), Whole::of(&[7])].into_iter(),
+                2,
+                keeps_digits,
+            )
+        };
+        match of(true) {
+            Decoded::Text(texts) => {
+                assert_eq!(texts.get(0), b"3402823669209384634633746074317682114.56");
+                assert_eq!(texts.get(1), b"0.07");
+            }
+            other => panic!("{other:?}"),
+        }
+        match of(false) {
+            Decoded::Double(values) => {
+                assert!(
+                    (values[0] / 2_f64.powi(128) - 0.01).abs() < 1e-15,
+                    "{values:?}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
     fn decimals_without_a_fraction_are_whole_numbers() {
         let of = |bytes: &[&[u8]]| whole_decimals(bytes.iter().copied());
         let found = of(&[&[0xff], &[0x01, 0x00]]);
@@ -619,7 +714,11 @@ mod tests {
     #[test]
     fn a_decimal_that_a_float_rounds_keeps_its_digits_where_it_is_written_elsewhere() {
         let of = |values: &[i128], scale, keeps_digits| {
-            decimals(values.iter().map(|value| Some(*value)), scale, keeps_digits)
+            decimals(
+                values.iter().map(|value| Whole::Short(*value)),
+                scale,
+                keeps_digits,
+            )
         };
         let texts = |decoded: Decoded, count: usize| match decoded {
             Decoded::Text(texts) => (0..count)

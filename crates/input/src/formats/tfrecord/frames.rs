@@ -47,7 +47,7 @@ impl TfRecords {
             Err(error)
                 if matches!(
                     error.kind(),
-                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                    ErrorKind::InvalidData | ErrorKind::Unsupported | ErrorKind::UnexpectedEof
                 ) =>
             {
                 self.fault = Some(error.to_string());
@@ -151,7 +151,7 @@ impl FileRecords for TfRecords {
             Err(error)
                 if matches!(
                     error.kind(),
-                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                    ErrorKind::InvalidData | ErrorKind::Unsupported | ErrorKind::UnexpectedEof
                 ) =>
             {
                 Ok(())

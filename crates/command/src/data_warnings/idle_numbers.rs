@@ -1,0 +1,179 @@
+//! Features that tell no records apart, by their settings or by the numbers of their column: clips and ranges beyond all numbers,
+//! logarithms of negative ones, and quotients of a column by itself.
+
+use trainyard_diagnostic::Diagnostic;
+use trainyard_input::ColumnProfile;
+use trainyard_run_config::{FeatureConfig, FeatureKind, Normalizer, Numbers, Operand};
+
+use super::warning;
+
+/// Deviations between the mean of a job and that of the records that are no coincidence.
+const DEVIATIONS_MAX: f64 = 10.0;
+
+/// Factor between the deviation of a job and that of the records that is no coincidence.
+const FACTOR_MAX: f64 = 100.0;
+
+/// Warns about a feature that is the same for all records, whatever they hold.
+pub(super) fn look_at_settings(feature: &FeatureConfig) -> Option<Diagnostic> {
+    let name = &feature.name;
+    let why = match &feature.kind {
+        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
+            let operand = numbers.operand.as_ref()?;
+            if *operand.column() != numbers.column {
+                return None;
+            }
+            match operand {
+                Operand::Minus(_) => "minus is its own column: it is 0 in all records",
+                Operand::DividedBy(_) => {
+                    "divided_by is its own column: it is 1 in all records, and 0 where that is 0"
+                }
+            }
+        }
+        FeatureKind::Hashed { buckets: 1, .. }
+        | FeatureKind::Identity { buckets: 1, .. }
+        | FeatureKind::Crossed { buckets: 1, .. } => "buckets is 1: all values have the same id",
+        _ => return None,
+    };
+    Some(warning(
+        format!("the feature `{name}` distinguishes no records: {why}"),
+        "correct the key, or leave the feature out",
+    ))
+}
+
+/// Warns about settings that do not fit the numbers of a column.
+pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Option<Diagnostic> {
+    let is_plain = numbers.time.is_none() && numbers.operand.is_none();
+    let found = &column.numbers;
+    if !is_plain || !column.is_numeric() || found.count == 0 {
+        return None;
+    }
+    let name = &column.name;
+    let (least, most) = (found.min, found.max);
+    let range = format!("`{name}` is from {least} to {most} in the sample");
+    if let Some([low, high]) = numbers.clip {
+        let is_outside = most <= f64::from(low) || least >= f64::from(high);
+        if is_outside {
+            return Some(warning(
+                format!("{range}, and clip = [{low}, {high}] makes one number of all of them"),
+                "correct the feature's clip",
+            ));
+        }
+    }
+    let least_kept = match numbers.clip {
+        Some([low, _]) => least.max(f64::from(low)),
+        None => least,
+    };
+    match numbers.normalizer {
+        Normalizer::Log1p | Normalizer::Log if least_kept < 0.0 => Some(warning(
+            format!("{range}, and its logarithm makes one number of all that are below 0"),
+            "choose another normalizer, as standardize, unless the numbers below 0 mean the same",
+        )),
+        Normalizer::MinMax { min, max } if most < f64::from(min) || least > f64::from(max) => {
+            Some(warning(
+                format!("{range}, and none of them is between min = {min} and max = {max}"),
+                "correct the feature's min and max",
+            ))
+        }
+        Normalizer::Standardize { mean, stddev } if numbers.clip.is_none() => {
+            let (mean, stddev) = (f64::from(mean), f64::from(stddev));
+            let own = found.stddev();
+            let is_far = (mean - found.mean).abs() > DEVIATIONS_MAX * own.max(stddev);
+            let is_of_another_scale =
+                own > 0.0 && (stddev > FACTOR_MAX * own || own > FACTOR_MAX * stddev);
+            (is_far || is_of_another_scale).then(|| {
+                warning(
+                    format!(
+                        "`{name}` has the mean {} and the deviation {own} in the sample, and the feature has mean = {mean} and stddev = {stddev}",
+                        found.mean
+                    ),
+                    "correct the feature's mean and stddev: `trainyard stats` prints them",
+                )
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trainyard_input::{Cell, Profile, Value};
+
+    use super::*;
+
+    fn column() -> ColumnProfile {
+        let mut profile = Profile::default();
+        for number in -10..=100 {
+            let cell = Cell {
+                values: vec![Value::Int(number)],
+                list: false,
+            };
+            profile.see(&["x".to_owned()], &[cell]);
+        }
+        profile.columns.remove(0)
+    }
+
+    fn told(change: impl FnOnce(&mut Numbers)) -> Option<String> {
+        let mut numbers = Numbers::of("x".to_owned());
+        change(&mut numbers);
+        look_at_numbers(&numbers, &column()).map(|problem| problem.message)
+    }
+
+    fn standardize(mean: f32, stddev: f32) -> Option<String> {
+        told(|numbers| numbers.normalizer = Normalizer::Standardize { mean, stddev })
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_the_numbers_are_told() {
+        for clip in [[100.0, 200.0], [-20.0, -10.0]] {
+            assert!(
+                told(|numbers| numbers.clip = Some(clip)).is_some(),
+                "{clip:?}"
+            );
+        }
+        for normalizer in [
+            Normalizer::Log1p,
+            Normalizer::Log,
+            Normalizer::MinMax {
+                min: 101.0,
+                max: 200.0,
+            },
+        ] {
+            let found = told(|numbers| numbers.normalizer = normalizer.clone());
+            assert!(found.is_some(), "{normalizer:?}");
+        }
+        for (mean, stddev) in [(1e6, 30.0), (45.0, 0.1), (45.0, 1e5)] {
+            assert!(standardize(mean, stddev).is_some(), "{mean} {stddev}");
+        }
+    }
+
+    #[test]
+    fn settings_that_fit_the_numbers_are_not() {
+        assert_eq!(told(|_| {}), None);
+        assert_eq!(told(|numbers| numbers.clip = Some([0.0, 50.0])), None);
+        assert_eq!(standardize(45.0, 32.0), None);
+        assert_eq!(standardize(100.0, 100.0), None);
+        let clipped = told(|numbers| {
+            numbers.clip = Some([0.0, 50.0]);
+            numbers.normalizer = Normalizer::Log1p;
+        });
+        assert_eq!(clipped, None);
+        let min_max = Normalizer::MinMax {
+            min: 0.0,
+            max: 50.0,
+        };
+        assert_eq!(told(|numbers| numbers.normalizer = min_max), None);
+    }
+
+    #[test]
+    fn a_feature_that_is_the_same_for_all_records_is_told() {
+        let mut feature = FeatureConfig::numeric("x");
+        assert!(look_at_settings(&feature).is_none());
+        for operand in [Operand::Minus("x".into()), Operand::DividedBy("x".into())] {
+            let mut numbers = Numbers::of("x".to_owned());
+            numbers.operand = Some(operand);
+            feature.kind = FeatureKind::Numeric(numbers);
+            let told = look_at_settings(&feature).expect("a warning").message;
+            assert!(told.contains("own column"), "{told}");
+        }
+    }
+}
