@@ -85,6 +85,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(of_parts());
     rows.extend(of_heads());
     rows.extend(of_layers());
+    rows.extend(of_attention());
     rows.extend(of_tasks());
     let key = "model.embedding_initializer";
     rows.extend(crate::keys::feature::of_initial_values(key, key, |row| row));
@@ -311,6 +312,56 @@ fn composed(key: &'static str, model: &str) -> Row {
     let features = "[{ column = \"x\", kind = \"numeric\", deep = true }, \
                     { columns = [\"word\", \"user\"], kind = \"hashed\", buckets = 7, deep = { embedding = 4 } }]";
     row(key).over(&[("feature", features), ("model", model)])
+}
+
+/// A row of a model with attention over the history `ids`, for the target `n`.
+fn attended(key: &'static str, more: &str) -> Row {
+    let features = "[{ column = \"ids\", kind = \"identity\", buckets = 7, separator = \"|\", deep = { embedding = 3, table = \"t\" } }, \
+                    { column = \"ids\", name = \"again\", kind = \"identity\", buckets = 7, separator = \"|\", deep = { embedding = 3, table = \"t\" } }, \
+                    { columns = [\"n\", \"padded\"], kind = \"identity\", buckets = 7, deep = { embedding = 3, table = \"t\" } }]";
+    let model = format!(
+        "{{ kind = \"din_classifier\", hidden_units = [4], attention_units = [4], \
+         attention = [{{ history = \"ids\", target = \"n\", history_max = 1{more} }}] }}"
+    );
+    row(key).over(&[("feature", features), ("model", model.as_str())])
+}
+
+fn of_attention() -> Vec<Row> {
+    let kinds = ["classifier", "regressor", "estimator"].map(|goal| {
+        let head = if goal == "estimator" {
+            ", head = \"poisson\""
+        } else {
+            ""
+        };
+        let attention = "attention = [{ history = \"ids\", target = \"n\" }]";
+        let dnn = format!("{{ kind = \"dnn_{goal}\", hidden_units = [4]{head}, {attention} }}");
+        attended("model.kind", "")
+            .set("model", dnn)
+            .set("model.kind", format!("\"din_{goal}\""))
+            .sees(variables)
+    });
+    let mut rows = kinds.to_vec();
+    rows.extend([
+        attended("model.attention_units", "")
+            .to("[3]")
+            .sees(trained),
+        attended("model.attention.history", "")
+            .set("model.attention.0.history", "\"again\"")
+            .sees(variables),
+        attended("model.attention.target", "")
+            .set("model.attention.0.target", "\"padded\"")
+            .sees(trained),
+        attended("model.attention.history_max", "")
+            .set("model.attention.0.history_max", "2")
+            .sees(trained),
+        attended("model.attention.keep", "")
+            .set("model.attention.0.keep", "\"first\"")
+            .sees(trained),
+        attended("model.attention.keep", ", keep = \"first\"")
+            .set("model.attention.0.keep", "\"last\"")
+            .sees(trained),
+    ]);
+    rows
 }
 
 fn of_layers() -> Vec<Row> {

@@ -16,7 +16,7 @@ pub(crate) struct Case {
 }
 
 /// Families of models.
-const FAMILIES: [&str; 12] = [
+const FAMILIES: [&str; 13] = [
     "baseline",
     "linear",
     "dnn",
@@ -29,6 +29,7 @@ const FAMILIES: [&str; 12] = [
     "xdeepfm",
     "final_mlp",
     "masknet",
+    "din",
 ];
 /// Heads, with their labels.
 const HEADS: [(&str, &str); 6] = [
@@ -175,6 +176,21 @@ const FEATURES: [(&str, &str); 24] = [
         "true",
     ),
 ];
+/// A history, and two targets.
+const OF_HISTORIES: [(&str, &str); 3] = [
+    (
+        r#"column = "visits"; kind = "identity"; buckets = 8; separator = "|"; name = "visited""#,
+        r#"{ embedding = 4, table = "stops", max_norm = 0.8 }"#,
+    ),
+    (
+        r#"column = "visits"; kind = "identity"; buckets = 8; separator = "|"; name = "visited_first""#,
+        r#"{ embedding = 4, table = "stops" }"#,
+    ),
+    (
+        r#"column = "origin"; kind = "identity"; buckets = 8; name = "stop""#,
+        r#"{ embedding = 4, table = "stops" }"#,
+    ),
+];
 /// Features that need FarmHash.
 const HASHED: [(&str, &str); 5] = [
     (
@@ -258,17 +274,21 @@ impl Case {
     }
 
     fn features(&self) -> String {
+        let of_histories = match self.family {
+            "din" => OF_HISTORIES.as_slice(),
+            _ => &[],
+        };
         let (linear, deep) = match self.family {
             "baseline" => return String::new(),
             "linear" => (true, false),
-            "dnn" | "dcn" | "dlrm" | "autoint" | "final_mlp" | "masknet" => (false, true),
+            "dnn" | "dcn" | "dlrm" | "autoint" | "final_mlp" | "masknet" | "din" => (false, true),
             _ if self.has_tasks() => (false, true),
             _ => (true, true),
         };
         let factorized = self.family.contains("fm");
         let hashed = if self.hashed { HASHED.as_slice() } else { &[] };
         let mut out = String::new();
-        for (said, fed) in FEATURES.iter().chain(hashed) {
+        for (said, fed) in FEATURES.iter().chain(hashed).chain(of_histories) {
             out.push_str(&format!(
                 "[[feature]]\n{}\nwide = {linear}\n",
                 said.replace("; ", "\n")
@@ -324,6 +344,9 @@ impl Case {
             }
             "xdeepfm" if !more.contains("cin_units") => more.push_str("cin_units = [6, 4]\n"),
             "masknet" if !more.contains("mask_units") => more.push_str("mask_units = [8, 8]\n"),
+            "din" if !more.contains("attention_units") => {
+                more.push_str("attention_units = [6, 4]\n");
+            }
             _ => {}
         }
         if wide {
@@ -341,7 +364,13 @@ impl Case {
         } else {
             format!("label = {label}\n")
         };
-        let (kind, tasks) = self.kind();
+        let (kind, mut tasks) = self.kind();
+        if self.family == "din" {
+            tasks.push_str(
+                "[[model.attention]]\nhistory = \"visited\"\ntarget = \"stop\"\nhistory_max = 2\n\
+                 [[model.attention]]\nhistory = \"visited_first\"\ntarget = \"stop\"\nhistory_max = 2\nkeep = \"first\"\n",
+            );
+        }
         let job = format!(
             "model_dir = {model_dir:?}\n[input]\n{label}missing = {missing:?}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
              [input.eval]\nfiles = [{rows:?}]\n[model]\n{kind}{dimension}{more}{tasks}\
@@ -390,7 +419,7 @@ pub(crate) fn cases() -> Vec<Case> {
             true,
         ));
     }
-    let more: [(&str, &'static str, &str, bool); 12] = [
+    let more: [(&str, &'static str, &str, bool); 13] = [
         (
             "batch_norm and dropout",
             "dnn",
@@ -440,6 +469,12 @@ pub(crate) fn cases() -> Vec<Case> {
             "serial blocks",
             "masknet",
             "mask_units = [9, 5]\nmask_ratio = 1\nmask_blocks = \"serial\"\nhidden_units = []\n",
+            false,
+        ),
+        (
+            "without hidden layers of attention",
+            "din",
+            "attention_units = []\nactivation = \"sigmoid\"\nbatch_norm = true\n",
             false,
         ),
         ("no hashing", "dnn_linear_combined", "", false),

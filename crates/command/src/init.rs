@@ -41,6 +41,9 @@ use crate::data_warnings::{absent_told, look_for_class_of_several_texts};
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
 
+/// Default of `--seconds`.
+const SECONDS: u64 = 30;
+
 /// Log filter of `init`: models that are measured are quiet, and what is wrong with one is in its row of the table.
 pub(crate) const LOG_FILTER: &str = "warn,trainyard_trainer=error,trainyard_chief=error,trainyard_evaluator=error,\
     trainyard_coordinator=error,trainyard_parameter_server=error,trainyard_parameter_store=error";
@@ -92,8 +95,9 @@ pub(crate) struct Init {
     /// Reads all records.
     #[arg(long, conflicts_with = "rows")]
     pub(crate) all: bool,
-    /// Seconds in which models are trained on a sample, to choose the best; 0 = the model that the rules choose.
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    /// Seconds in which models are trained on a sample, to choose the best; 0 = the model that the rules choose. With more than the
+    /// default, further kinds are tried last.
+    #[arg(long, value_name = "N", default_value_t = SECONDS)]
     pub(crate) seconds: u64,
     /// Format of the files. Default: the format that the name of the first file stands for.
     #[arg(long, value_enum)]
@@ -276,6 +280,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
                     sample: &sample,
                     folder: scratch.path(),
                     stop,
+                    further_kinds: arguments.seconds > SECONDS,
                     total: Duration::from_secs(arguments.seconds).saturating_sub(begun.elapsed()),
                 };
                 bench.choose().inspect_err(|_| {

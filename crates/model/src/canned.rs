@@ -364,7 +364,11 @@ fn deep(
     variables: &mut Vec<VariableSpec>,
     optimizers: &mut BTreeMap<String, OptimizerConfig>,
 ) -> Result<Deep, Error> {
-    let input = InputLayer::new(columns, INPUT_SCOPE, DNN, variables);
+    let scope = VariableScope {
+        name: INPUT_SCOPE,
+        optimizer_group: DNN,
+    };
+    let input = InputLayer::with_histories(columns, &model.attention, scope, variables);
     if input.width() == 0 {
         return Err(Error::Invalid(
             "no feature feeds the deep part; set deep on one of them".to_owned(),

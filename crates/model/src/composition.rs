@@ -11,6 +11,7 @@ mod cin;
 mod columns;
 mod contraction;
 mod dense;
+mod din;
 mod dlrm;
 mod dots;
 mod elementwise;
@@ -20,6 +21,7 @@ mod final_mlp;
 mod layer_norm;
 mod masknet;
 mod mmoe;
+mod pairs;
 mod ple;
 mod row;
 mod scale;
@@ -46,6 +48,7 @@ pub(crate) use contraction::Contraction;
 pub(crate) use dense::Dense;
 pub(crate) use dots::Dots;
 pub(crate) use layer_norm::{EPSILON, LayerNorm};
+pub(crate) use pairs::Pairs;
 pub(crate) use scale::Scale;
 use sink::Sink;
 
@@ -73,6 +76,7 @@ pub(crate) enum Layer {
     Outer(Outer),
     BlockSum(BlockSum),
     Contraction(Contraction),
+    Pairs(Pairs),
 }
 
 /// A layer, the indices of the values that it reads, and the width of its output.
@@ -172,6 +176,7 @@ impl Composition {
             Family::XDeepFm => xdeepfm::build,
             Family::FinalMlp => final_mlp::build,
             Family::MaskNet => masknet::build,
+            Family::Din => din::build,
             Family::SharedBottom => shared_bottom::build,
             Family::Mmoe => mmoe::build,
             Family::Ple => ple::build,
@@ -249,6 +254,7 @@ impl Composition {
                 Layer::Outer(layer) => layer.forward(&pass, out),
                 Layer::BlockSum(layer) => layer.forward(&pass, out),
                 Layer::Contraction(layer) => layer.forward(&pass, out),
+                Layer::Pairs(layer) => layer.forward(&pass, out),
             }
         }
         for value in &self.logits {
@@ -322,6 +328,7 @@ impl Composition {
                 Layer::Outer(layer) => layer.backward(&pass, sink),
                 Layer::BlockSum(layer) => layer.backward(&pass, sink),
                 Layer::Contraction(layer) => layer.backward(&pass, sink),
+                Layer::Pairs(layer) => layer.backward(&pass, sink),
             }
             sink.give_back(index + 1, delta);
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use trainyard_feature_column::{FeatureColumns, Features};
-use trainyard_run_config::{Combiner, Deep, FeatureConfig, Regularizer};
+use trainyard_run_config::{AttentionConfig, Combiner, Deep, FeatureConfig, KeptIds, Regularizer};
 use trainyard_tensor::{VectorColumns, for_rows, gather, join, scatter_add, threads};
 use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
@@ -25,8 +25,46 @@ pub(crate) enum Piece {
     Numbers(usize, usize),
     /// Indicator: index of the ids, and number of ids. Each id has one column with its count or summed weight.
     Indicator(usize, usize),
-    /// A learned vector per id.
+    /// A learned vector per id, combined over the ids of a row.
     Embedding(Lookup),
+    /// Learned vectors of the ids of a row, each in a slot of its own.
+    History(Lookup, Slots),
+}
+
+/// Slots for the ids of a row: a vector for each, and then a number for each that is 1 if it holds an id. Slots without an id are
+/// zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slots {
+    pub(crate) count: usize,
+    /// The first slot holds the last id with [`KeptIds::Last`], and the first id with [`KeptIds::First`].
+    pub(crate) keep: KeptIds,
+}
+
+impl Slots {
+    /// Calls `take` with each slot that holds an id, and the id's index.
+    #[inline(always)]
+    fn fill(self, places: &[u32], mut take: impl FnMut(usize, usize)) {
+        let mut slot = 0;
+        let mut take = |place: &u32| {
+            take(slot, *place as usize);
+            slot += 1;
+        };
+        match self.keep {
+            KeptIds::Last => places.iter().rev().take(self.count).for_each(&mut take),
+            KeptIds::First => places.iter().take(self.count).for_each(&mut take),
+        }
+    }
+}
+
+impl Piece {
+    /// Returns the lookup in a table, and the number of vectors in a row.
+    fn lookup(&self) -> Option<(&Lookup, usize)> {
+        match self {
+            Self::Embedding(lookup) => Some((lookup, 1)),
+            Self::History(lookup, slots) => Some((lookup, slots.count)),
+            Self::Numbers(..) | Self::Indicator(..) => None,
+        }
+    }
 }
 
 /// An embedding: its ids, and the variable that holds its table.
@@ -100,6 +138,7 @@ struct NamedPiece {
 /// Returns the pieces of the columns, and adds their tables to `variables`.
 fn pieces(
     columns: &FeatureColumns,
+    histories: &[AttentionConfig],
     scope: VariableScope<'_>,
     variables: &mut Vec<VariableSpec>,
 ) -> Vec<NamedPiece> {
@@ -155,11 +194,20 @@ fn pieces(
                     trainable: embedding.trainable,
                     regularizer: embedding.regularizer,
                 };
+                let mut histories = histories.iter();
+                let history = histories.find(|history| history.history == column.name);
+                let slots = history.map(|history| Slots {
+                    count: history.history_max,
+                    keep: history.keep,
+                });
                 named.push(NamedPiece {
                     feature: column.name.clone(),
                     column: deep.column_name(&column.name),
-                    piece: Piece::Embedding(lookup),
-                    size: dimension,
+                    size: slots.map_or(dimension, |slots| slots.count * (dimension + 1)),
+                    piece: match slots {
+                        Some(slots) => Piece::History(lookup, slots),
+                        None => Piece::Embedding(lookup),
+                    },
                 });
             }
             Some(deep) => {
@@ -191,7 +239,17 @@ impl InputLayer {
             name: scope,
             optimizer_group,
         };
-        let mut pieces = pieces(columns, scope, variables);
+        Self::with_histories(columns, &[], scope, variables)
+    }
+
+    /// As [`InputLayer::new`]. The vectors of the ids of a history are not combined.
+    pub(crate) fn with_histories(
+        columns: &FeatureColumns,
+        histories: &[AttentionConfig],
+        scope: VariableScope<'_>,
+        variables: &mut Vec<VariableSpec>,
+    ) -> Self {
+        let mut pieces = pieces(columns, histories, scope, variables);
         pieces.sort_by(|a, b| a.column.cmp(&b.column));
         Self::of(pieces)
     }
@@ -208,7 +266,7 @@ impl InputLayer {
             .enumerate()
             .map(|(rank, feature)| (feature.name.as_str(), rank))
             .collect();
-        let mut pieces = pieces(columns, scope, variables);
+        let mut pieces = pieces(columns, &[], scope, variables);
         pieces.sort_by_key(|piece| ranks.get(piece.feature.as_str()).copied());
         Self::of(pieces)
     }
@@ -222,7 +280,7 @@ impl InputLayer {
         }
         let mut tables: BTreeMap<usize, Table> = BTreeMap::new();
         for (place, (_, piece)) in pieces.iter().enumerate() {
-            if let Piece::Embedding(lookup) = piece
+            if let Some((lookup, _)) = piece.lookup()
                 && lookup.trainable
             {
                 let table = tables.entry(lookup.variable).or_insert_with(|| Table {
@@ -250,11 +308,9 @@ impl InputLayer {
     /// [`InputLayer::backward`] reads. The range is empty if no piece is trainable.
     pub fn learned(&self) -> Range<usize> {
         let learned = || {
-            self.pieces.iter().filter_map(|(begin, piece)| match piece {
-                Piece::Embedding(lookup) if lookup.trainable => {
-                    Some(*begin..begin + lookup.dimension)
-                }
-                _ => None,
+            self.pieces.iter().filter_map(|(begin, piece)| {
+                let (lookup, vectors) = piece.lookup().filter(|(lookup, _)| lookup.trainable)?;
+                Some(*begin..begin + vectors * lookup.dimension)
             })
         };
         match (learned().next(), learned().next_back()) {
@@ -274,7 +330,7 @@ impl InputLayer {
     /// Writes the rows of the tables that a batch reads into `reads`.
     pub fn reads(&self, features: &Features, reads: &mut Reads) {
         for (_, piece) in &self.pieces {
-            if let Piece::Embedding(lookup) = piece {
+            if let Some((lookup, _)) = piece.lookup() {
                 reads[lookup.variable] = table::lookup(&features.ids[lookup.ids]);
             }
         }
@@ -287,9 +343,9 @@ impl InputLayer {
         if self.width == 0 {
             return;
         }
-        let scale = |piece: &Piece| match piece {
-            Piece::Embedding(lookup) => lookup.scales(&values[lookup.variable]),
-            _ => None,
+        let scale = |piece: &Piece| {
+            let (lookup, _) = piece.lookup()?;
+            lookup.scales(&values[lookup.variable])
         };
         let scales: Vec<Option<Vec<f32>>> =
             self.pieces.iter().map(|(_, piece)| scale(piece)).collect();
@@ -372,6 +428,26 @@ impl InputLayer {
                     });
                 });
             }
+            Piece::History(lookup, slots) => {
+                let ids = &features.ids[lookup.ids];
+                let dimension = lookup.dimension;
+                let table = &values[lookup.variable];
+                rows.for_each(|(out, row)| {
+                    let (vectors, rest) = out.split_at_mut(slots.count * dimension);
+                    let mask = &mut rest[..slots.count];
+                    vectors.fill(0.0);
+                    mask.fill(0.0);
+                    slots.fill(ids.of_row(row), |slot, place| {
+                        mask[slot] = 1.0;
+                        let scale = scales.map_or(1.0, |scales| scales[place]);
+                        let vector = &table[place * dimension..][..dimension];
+                        vectors[slot * dimension..][..dimension]
+                            .iter_mut()
+                            .zip(vector)
+                            .for_each(|(out, value)| *out = scale * value);
+                    });
+                });
+            }
         }
     }
 
@@ -412,9 +488,15 @@ impl InputLayer {
         }
         for table in tables {
             for (begin, piece) in table.pieces.iter().map(|place| &self.pieces[*place]) {
-                if let Piece::Embedding(lookup) = piece {
-                    let gradient = &mut gradients[table.variable - from];
-                    self.scatter_piece(lookup, *begin, output, gradient);
+                let gradient = &mut gradients[table.variable - from];
+                match piece {
+                    Piece::Embedding(lookup) => {
+                        self.scatter_piece(lookup, *begin, output, gradient);
+                    }
+                    Piece::History(lookup, slots) => {
+                        self.scatter_history(lookup, *slots, *begin, output, gradient);
+                    }
+                    Piece::Numbers(..) | Piece::Indicator(..) => {}
                 }
             }
             let read = &output.values[table.variable];
@@ -461,6 +543,39 @@ impl InputLayer {
                 out.iter_mut()
                     .zip(delta)
                     .for_each(|(out, delta)| *out += share * delta);
+            });
+        }
+        if let (Some(own), Some(scales)) = (own, scales) {
+            lookup.through_clip(table, &scales, &own, gradient);
+        }
+    }
+
+    fn scatter_history(
+        &self,
+        lookup: &Lookup,
+        slots: Slots,
+        begin: usize,
+        output: &OutputGradient<'_>,
+        gradient: &mut [f32],
+    ) {
+        let OutputGradient {
+            features,
+            values,
+            delta,
+        } = *output;
+        let table = &values[lookup.variable];
+        let ids = &features.ids[lookup.ids];
+        let dimension = lookup.dimension;
+        let scales = lookup.scales(table);
+        let mut own = scales.as_ref().map(|_| vec![0.0; gradient.len()]);
+        let target = own.as_deref_mut().unwrap_or(gradient);
+        for (row, delta) in delta.chunks_exact(self.width).enumerate() {
+            let delta = &delta[begin..];
+            slots.fill(ids.of_row(row), |slot, place| {
+                let out = &mut target[place * dimension..][..dimension];
+                out.iter_mut()
+                    .zip(&delta[slot * dimension..][..dimension])
+                    .for_each(|(out, delta)| *out += delta);
             });
         }
         if let (Some(own), Some(scales)) = (own, scales) {

@@ -50,5 +50,6 @@ pub use network::{Mode, Network, NetworkBuilder, Pass};
 pub use network_model::NetworkModel;
 pub use onnx::{ExportOnnx, GraphInput, GraphRow, HashedColumns, OnnxModel, Source};
 pub use records::Example;
+pub use regularizer::add_penalty;
 pub use saved_model::{SavedModel, StoredValues};
 pub use scores::Scores;

@@ -3,7 +3,7 @@
 use trainyard_run_config::Regularizer;
 
 /// Adds the gradient of a penalty, `l1 sign(w) + 2 l2 w`, to that of the loss. A parameter of 0 has no sign.
-pub(crate) fn add_penalty(regularizer: Option<Regularizer>, values: &[f32], gradient: &mut [f32]) {
+pub fn add_penalty(regularizer: Option<Regularizer>, values: &[f32], gradient: &mut [f32]) {
     let Some(Regularizer { l1, l2 }) = regularizer else {
         return;
     };

@@ -9,7 +9,7 @@ use trainyard_feature_column::{Categorical, FeatureColumns, Features};
 use trainyard_input::{Batch, Schema};
 use trainyard_model::Error;
 use trainyard_run_config::{
-    Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, Job,
+    Combiner, Deep, DynamicConfig, Embedding, FeatureConfig, FeatureKind, Job, Regularizer,
 };
 use trainyard_variable::{Access, DynamicTable, Read, Reads};
 
@@ -35,6 +35,8 @@ pub(crate) struct Lookup {
     pub(crate) optimizer: Option<String>,
     /// The vectors of a row are combined to one.
     pub(crate) combined: bool,
+    /// Penalty of the vectors that a batch reads, as JSON; absent = none.
+    pub(crate) regularizer: Option<String>,
 }
 
 /// A table of embeddings.
@@ -45,6 +47,8 @@ pub(crate) struct Table {
     /// Rows of the table; for a dynamic table, the most rows.
     pub(crate) rows: usize,
     pub(crate) access: Access,
+    /// Penalty of the vectors that a batch reads.
+    pub(crate) regularizer: Option<Regularizer>,
 }
 
 /// The columns of a module's input.
@@ -158,11 +162,13 @@ impl Columns {
             }
         }
         let combined = lookup.combined;
+        let regularizer = regularizer(&lookup)?;
         let table = table.unwrap_or_else(|| {
             self.tables.push(Table {
                 lookup,
                 rows,
                 access,
+                regularizer,
             });
             self.tables.len() - 1
         });
@@ -221,6 +227,24 @@ impl Columns {
             reads,
         }
     }
+}
+
+/// Returns the penalty of a lookup's vectors.
+fn regularizer(lookup: &Lookup) -> Result<Option<Regularizer>, Error> {
+    let Some(text) = &lookup.regularizer else {
+        return Ok(None);
+    };
+    let factors: BTreeMap<String, f32> = serde_json::from_str(text).map_err(|error| {
+        let feature = &lookup.feature;
+        Error::Invalid(format!(
+            "the regularizer of the embedding of `{feature}`, {text}: {error}"
+        ))
+    })?;
+    let factor = |name: &str| factors.get(name).copied().unwrap_or(0.0);
+    Ok(Some(Regularizer {
+        l1: factor("l1"),
+        l2: factor("l2"),
+    }))
 }
 
 /// Makes the feature of an embedding one that is looked up.

@@ -11,7 +11,8 @@ use serde_json::json;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_model::{
-    Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, want_example_weight,
+    Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, add_penalty,
+    want_example_weight,
 };
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{FeatureConfig, Job};
@@ -195,6 +196,9 @@ impl PythonModel {
         let (of_matrices, of_parameters) = arrays.split_at(matrices.len());
         for (matrix, found) in matrices.iter().zip(of_matrices) {
             matrix.copy_gradient(found.as_slice()?, values, gradients)?;
+        }
+        for (place, table) in self.columns.tables.iter().enumerate() {
+            add_penalty(table.regularizer, &values[place], &mut gradients[place]);
         }
         for (gradient, found) in gradients[first..].iter_mut().zip(of_parameters) {
             gradient.clear();

@@ -208,7 +208,7 @@ def test_embeddings_of_one_table_share_what_one_of_them_says_and_are_refused_if_
     found = model(given).tables()
     assert found[0].optimizer == found[1].optimizer is not None
     assert found[0].initializer == found[1].initializer and "0.1" in found[0].initializer
-    with pytest.raises(ValueError, match="table `t` must have one stddev: that of `user` .* and that of `friend`"):
+    with pytest.raises(ValueError, match="table `t` must have one initializer: that of `user` .* and that of `friend`"):
         model([tn.Embedding("user", 4, table="t", stddev=0.2), given[1]])
 
 

@@ -33,6 +33,8 @@ pub enum Family {
     FinalMlp,
     /// Blocks that multiply the layer-normalised input by masks made of it (Wang et al. 2021).
     MaskNet,
+    /// Attention over histories of ids, and dense layers (Zhou et al. 2018).
+    Din,
     /// Dense layers that all tasks share, and a tower for each task (Caruana 1997).
     SharedBottom,
     /// Experts that all tasks share, and a gate and a tower for each task (Ma et al. 2018).
@@ -73,7 +75,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 43] = [
+    pub const NAMES: [(&'static str, Self); 46] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -146,6 +148,9 @@ impl ModelKind {
         ),
         ("masknet_regressor", kind(Family::MaskNet, Goal::Regressor)),
         ("masknet_estimator", kind(Family::MaskNet, Goal::Estimator)),
+        ("din_classifier", kind(Family::Din, Goal::Classifier)),
+        ("din_regressor", kind(Family::Din, Goal::Regressor)),
+        ("din_estimator", kind(Family::Din, Goal::Estimator)),
         ("shared_bottom", kind(Family::SharedBottom, Goal::Tasks)),
         ("mmoe", kind(Family::Mmoe, Goal::Tasks)),
         ("ple", kind(Family::Ple, Goal::Tasks)),
@@ -414,6 +419,34 @@ impl MaskBlocks {
         [("parallel", Self::Parallel), ("serial", Self::Serial)];
 }
 
+/// Ids of a history that count where there are more than its most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptIds {
+    /// The last of the list.
+    Last,
+    /// The first of the list.
+    First,
+}
+
+impl KeptIds {
+    /// Every choice with its name in a job file.
+    pub const NAMES: [(&'static str, Self); 2] = [("last", Self::Last), ("first", Self::First)];
+}
+
+/// A history of ids, and the id that decides how much each of them counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AttentionConfig {
+    /// Name of the feature of several ids.
+    pub history: String,
+    /// Name of the feature of one id, which shares the table of the history.
+    pub target: String,
+    /// Most ids that count in a record, at least 1; 50 by default.
+    pub history_max: usize,
+    /// Ids that count where a record has more; the last by default.
+    pub keep: KeptIds,
+}
+
 impl ModelConfig {
     /// Returns whether the label has another mean or deviation than 0 and 1.
     pub fn has_label_scale(&self) -> bool {
@@ -534,6 +567,12 @@ pub struct ModelConfig {
     /// Arrangement of the blocks of a `masknet` model; parallel by default, absent in other models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask_blocks: Option<MaskBlocks>,
+    /// Histories of a `din` model with their targets, at least one; empty in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attention: Vec<AttentionConfig>,
+    /// Widths of the hidden layers of the attention of a `din` model; 80 and 40 by default, empty in other models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attention_units: Vec<usize>,
     /// Widths of the hidden layers of each task's tower; empty by default and in models of one task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tower_units: Vec<usize>,

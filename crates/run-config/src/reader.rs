@@ -122,6 +122,7 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     let mut features = features;
     if let (Some(model), Some(features)) = (&model, &mut features) {
         section::feature::settle_initial_values(&root, model, features);
+        section::attention::settle(&root, model, features);
     }
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {

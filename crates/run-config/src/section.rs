@@ -1,5 +1,6 @@
 //! Readers of the sections of a job file.
 
+pub(crate) mod attention;
 pub(crate) mod eval;
 pub(crate) mod evaluation;
 pub(crate) mod exporter;

@@ -30,6 +30,9 @@ pub(crate) enum Family {
     WideAndDeep,
     DeepFm,
     Dcn,
+    Dlrm,
+    FinalMlp,
+    MaskNet,
 }
 
 impl Family {
@@ -42,6 +45,9 @@ impl Family {
             Self::WideAndDeep => "dnn_linear_combined",
             Self::DeepFm => "deepfm",
             Self::Dcn => "dcn",
+            Self::Dlrm => "dlrm",
+            Self::FinalMlp => "final_mlp",
+            Self::MaskNet => "masknet",
         }
     }
 
@@ -92,8 +98,34 @@ impl Design {
             learning_rate: match family {
                 Family::Linear => LINEAR_LEARNING_RATE,
                 Family::Fm => FM_LEARNING_RATE,
-                Family::Dnn | Family::WideAndDeep | Family::DeepFm | Family::Dcn => LEARNING_RATE,
+                Family::Dnn
+                | Family::WideAndDeep
+                | Family::DeepFm
+                | Family::Dcn
+                | Family::Dlrm
+                | Family::FinalMlp
+                | Family::MaskNet => LEARNING_RATE,
             },
+        }
+    }
+
+    /// Returns the design of another kind of layers, with what of this one suits it.
+    pub(crate) fn as_layers(&self, family: Family) -> Self {
+        let of_layers = Self::of(family);
+        Self {
+            family,
+            // A factorization machine takes a larger penalty, and a larger rate, than layers do.
+            penalty: if self.family.has_layers() {
+                self.penalty
+            } else {
+                self.penalty.min(LAYERS_PENALTY)
+            },
+            learning_rate: if self.family.has_layers() {
+                self.learning_rate
+            } else {
+                of_layers.learning_rate
+            },
+            ..*self
         }
     }
 
@@ -153,6 +185,31 @@ mod tests {
         assert_eq!(design.l2(256), 1e-4);
         assert_eq!(design.l2(4096), 6.3e-6);
         assert_eq!(Design::of(Family::Fm).l2(256), 0.0);
+    }
+
+    #[test]
+    fn another_kind_of_layers_keeps_what_suits_layers() {
+        let fm = Design {
+            penalty: PENALTY,
+            dimension: 32,
+            ..Design::of(Family::Fm)
+        };
+        let expected = Design {
+            penalty: LAYERS_PENALTY,
+            dimension: 32,
+            ..Design::of(Family::FinalMlp)
+        };
+        assert_eq!(fm.as_layers(Family::FinalMlp), expected);
+        let deepfm = Design {
+            learning_rate: 0.003,
+            dropout: 0.5,
+            ..Design::of(Family::DeepFm)
+        };
+        let expected = Design {
+            family: Family::Dlrm,
+            ..deepfm
+        };
+        assert_eq!(deepfm.as_layers(Family::Dlrm), expected);
     }
 
     #[test]

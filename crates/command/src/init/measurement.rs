@@ -38,6 +38,8 @@ pub(super) struct Bench<'a> {
     /// Folder for files of the candidates.
     pub(super) folder: &'a Path,
     pub(super) stop: &'a StopSource,
+    /// There is more time than usual.
+    pub(super) further_kinds: bool,
     pub(super) total: Duration,
 }
 
@@ -82,6 +84,7 @@ impl Bench<'_> {
             rules: rules.clone(),
             factorized: self.plan.shape == Shape::Factorized || self.factorized.is_some(),
             samples_a_part: self.sample.is_part,
+            further_kinds: self.further_kinds,
             one_logit: !matches!(self.plan.label.task, Task::Classes { .. }),
             doubts,
         };

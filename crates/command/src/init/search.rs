@@ -1,5 +1,6 @@
 //! Search for the model of a job: which candidate is trained next, for how long, and which one has won. It is greedy: first the kind
-//! of model, then what each doubtful column is, then learning rate, penalty and dimension, each on the best so far.
+//! of model, then what each doubtful column is, then learning rate, penalty and dimension, each on the best so far, and with more time
+//! than usual further kinds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub(crate) struct Space {
     pub(crate) factorized: bool,
     /// The sample is a part of the data only.
     pub(crate) samples_a_part: bool,
+    /// There is time for kinds of models that seldom are the best.
+    pub(crate) further_kinds: bool,
     /// The label has one logit, as products of embeddings do.
     pub(crate) one_logit: bool,
     pub(crate) doubts: Vec<Doubt>,
@@ -118,6 +121,8 @@ enum Axis {
     LearningRate,
     Penalty,
     Dimension,
+    /// Kinds of models that are not among the first.
+    FurtherKinds,
 }
 
 /// The search.
@@ -160,6 +165,9 @@ impl Search {
             }
         }
         axes.push_back(Axis::Dimension);
+        if space.further_kinds {
+            axes.push_back(Axis::FurtherKinds);
+        }
         Self {
             metric,
             deviation,
@@ -366,6 +374,9 @@ impl Search {
                         ..design
                     })
                 })
+                .to_vec(),
+            Axis::FurtherKinds => [Family::FinalMlp, Family::Dlrm, Family::MaskNet]
+                .map(|family| with(design.as_layers(family)))
                 .to_vec(),
             Axis::Dimension if !design.family.has_embeddings() => Vec::new(),
             Axis::Dimension => [2 * DIMENSION, DIMENSION / 2]

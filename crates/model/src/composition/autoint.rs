@@ -34,7 +34,7 @@ fn fields(builder: &mut Builder<'_>) -> Result<Vectors, Error> {
     let mut count = embeddings.count;
     for (begin, piece) in &builder.input.pieces {
         match piece {
-            Piece::Embedding(_) => {}
+            Piece::Embedding(_) | Piece::History(..) => {}
             Piece::Numbers(first, width) => {
                 let mut named = builder.columns.numeric.iter();
                 let column = named.find(|column| column.begin == *first);

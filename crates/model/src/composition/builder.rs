@@ -129,13 +129,24 @@ impl<'a> Builder<'a> {
 
     /// Returns `x K + b` of a value.
     pub(super) fn dense(&mut self, scope: &str, input: Value, outputs: usize) -> Value {
-        let layer = self.kernel(scope, input, 1, outputs);
+        self.dense_blocks(scope, input, 1, outputs)
+    }
+
+    /// Returns `x K + b` of each of the `blocks` parts of a value.
+    pub(super) fn dense_blocks(
+        &mut self,
+        scope: &str,
+        input: Value,
+        blocks: usize,
+        outputs: usize,
+    ) -> Value {
+        let layer = self.kernel(scope, input, blocks, outputs);
         let bias = self.variable(format!("{scope}/bias"), vec![outputs], Initializer::Zeros);
         let layer = Dense {
             bias: Some(bias),
             ..layer
         };
-        self.add(scope, Layer::Dense(layer), &[input], outputs)
+        self.add(scope, Layer::Dense(layer), &[input], blocks * outputs)
     }
 
     /// Returns `x K` of each of the `blocks` parts of a value.

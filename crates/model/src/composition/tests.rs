@@ -88,6 +88,14 @@ fn cases() -> Vec<Case> {
         inputs: 6,
         ..dense
     };
+    let biased_blocks = Dense {
+        bias: Some(1),
+        ..dense
+    };
+    let pairs = Pairs {
+        count: 3,
+        dimension: 2,
+    };
     let scale = Scale {
         kernel: 0,
         numbers: 3,
@@ -130,6 +138,14 @@ fn cases() -> Vec<Case> {
     vec![
         Case::new("dense", Layer::Dense(dense), [6], 12, [8]),
         Case::new("dense with bias", Layer::Dense(biased), [6], 4, [24, 4]),
+        Case::new(
+            "dense with bias of blocks",
+            Layer::Dense(biased_blocks),
+            [6],
+            12,
+            [8, 4],
+        ),
+        Case::new("pairs", Layer::Pairs(pairs), [2, 6], 24, []),
         Case::new("scale", Layer::Scale(scale), [3], 6, [6]),
         Case::new(
             "activation",

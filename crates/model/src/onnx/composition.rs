@@ -7,7 +7,7 @@ use trainyard_onnx::{Attribute, Name, attribute};
 use super::Builder;
 use crate::composition::{
     Attention, BlockSum, Composition, Contraction, Dense, Dots, EPSILON, Layer, LayerNorm, Node,
-    Outer, Scale, Transposition,
+    Outer, Pairs, Scale, Transposition,
 };
 
 impl Builder<'_> {
@@ -62,6 +62,7 @@ impl Builder<'_> {
             }
             Layer::Outer(layer) => self.outer(name, layer, inputs),
             Layer::Contraction(layer) => self.contraction(name, layer, inputs),
+            Layer::Pairs(layer) => self.pairs(name, layer, inputs),
             Layer::BlockSum(BlockSum { blocks, width }) => {
                 let split = self.reshaped(&format!("{name}/blocks"), inputs[0], &[*blocks, *width]);
                 let along = self.graph.list(&[1]);
@@ -102,7 +103,13 @@ impl Builder<'_> {
 
     fn product(&mut self, name: &str, layer: &Dense, input: &Name) -> Name {
         if let Some(bias) = layer.bias {
-            return self.dense(name, input, layer.kernel, bias);
+            if layer.blocks == 1 {
+                return self.dense(name, input, layer.kernel, bias);
+            }
+            let blocks = self.reshaped(&format!("{name}/blocks"), input, &[layer.inputs]);
+            let product = self.dense(name, &blocks, layer.kernel, bias);
+            let width = layer.blocks * layer.outputs;
+            return self.reshaped(&format!("{name}/flat"), &product, &[width]);
         }
         let kernel = self.table(layer.kernel, None);
         let node = format!("{name}/product");
@@ -192,6 +199,25 @@ impl Builder<'_> {
         let node = format!("{name}/products");
         let products = self.graph.node("MatMul", &node, &[&left, &right], []);
         self.reshaped(name, &products, &[blocks])
+    }
+
+    fn pairs(&mut self, name: &str, layer: &Pairs, inputs: &[&Name]) -> Name {
+        let Pairs { count, dimension } = *layer;
+        let query = self.reshaped(&format!("{name}/query"), inputs[0], &[1, dimension]);
+        let keys = self.reshaped(&format!("{name}/keys"), inputs[1], &[count, dimension]);
+        let graph = &mut self.graph;
+        let shape = format!("{name}/shape");
+        let shape = graph.node("Shape", &shape, &[&keys], []);
+        let queries = format!("{name}/queries");
+        let queries = graph.node("Expand", &queries, &[&query, &shape], []);
+        let differences = format!("{name}/differences");
+        let differences = graph.node("Sub", &differences, &[&query, &keys], []);
+        let products = format!("{name}/products");
+        let products = graph.node("Mul", &products, &[&query, &keys], []);
+        let axis = attribute("axis", Attribute::Int(2));
+        let parts = [&queries, &keys, &differences, &products];
+        let pairs = graph.node("Concat", &format!("{name}/pairs"), &parts, [axis]);
+        self.reshaped(name, &pairs, &[layer.width()])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Name) -> Name {

@@ -1,9 +1,10 @@
 //! Lookups in the graph: shares of ids, and sums of their vectors.
 
 use trainyard_onnx::{Attribute, Name, Tensor, attribute};
-use trainyard_run_config::Combiner;
+use trainyard_run_config::{Combiner, KeptIds};
 
 use super::Builder;
+use crate::input_layer::Slots;
 
 /// The ids of a feature, `batch x n`.
 #[derive(Debug, Clone)]
@@ -149,6 +150,64 @@ impl Builder<'_> {
             [],
         );
         self.sum_of(scope, &vectors, &shares)
+    }
+
+    /// Returns the vectors of the ids of a history in their slots, and a mask of the slots, `batch x count (dimension + 1)`.
+    pub(super) fn history(
+        &mut self,
+        scope: &str,
+        bag: &Bag,
+        slots: Slots,
+        (table, dimension): (&Name, usize),
+    ) -> Name {
+        let graph = &mut self.graph;
+        let name = |part: &str| format!("{scope}/history/{part}");
+        let cast = |tensor: Tensor| attribute("to", Attribute::Int(tensor.number().into()));
+        let along = graph.list(&[1]);
+        let last = graph.list(&[2]);
+        let axis = graph.ints(&name("axis"), &[], &[1]);
+        let number = graph.node("Cast", &name("number"), &[&bag.mask], [cast(Tensor::Int64)]);
+        // The slot of an id is the number of ids before it, or after it.
+        let reverse = i64::from(slots.keep == KeptIds::Last);
+        let counting = [
+            attribute("exclusive", Attribute::Int(1)),
+            attribute("reverse", Attribute::Int(reverse)),
+        ];
+        let slot = graph.node("CumSum", &name("slot"), &[&number, &axis], counting);
+        // That of a missing id is -1: (slot + 1) * mask - 1.
+        let one = graph.list(&[1]);
+        let slot = graph.node("Add", &name("after"), &[&slot, &one], []);
+        let slot = graph.node("Mul", &name("after_or_none"), &[&slot, &number], []);
+        let slot = graph.node("Sub", &name("slot_or_none"), &[&slot, &one], []);
+        let slot = graph.node("Unsqueeze", &name("slots_of_ids"), &[&slot, &last], []);
+        let all: Vec<i64> = (0..slots.count as i64).collect();
+        let all = graph.ints(&name("slots"), &[1, 1, slots.count], &all);
+        let is_there = graph.node("Equal", &name("is_there"), &[&slot, &all], []);
+        // At most one id of a row is in a slot.
+        let there = graph.node("Cast", &name("there"), &[&is_there], [cast(Tensor::Int64)]);
+        let ids = graph.node("Unsqueeze", &name("ids"), &[&bag.ids, &last], []);
+        let ids = graph.node("Mul", &name("ids_there"), &[&ids, &there], []);
+        let drop = || attribute("keepdims", Attribute::Int(0));
+        let rows = graph.node("ReduceSum", &name("rows"), &[&ids, &along], [drop()]);
+        let there = graph.node(
+            "Cast",
+            &name("there_number"),
+            &[&is_there],
+            [cast(Tensor::Float)],
+        );
+        let mask = graph.node("ReduceSum", &name("mask"), &[&there, &along], [drop()]);
+        let vectors = graph.node("Gather", &name("vectors"), &[table, &rows], []);
+        let masks = graph.node("Unsqueeze", &name("masks"), &[&mask, &last], []);
+        let vectors = graph.node("Mul", &name("masked"), &[&vectors, &masks], []);
+        let shape = graph.list(&[-1, (slots.count * dimension) as i64]);
+        let vectors = graph.node("Reshape", &name("flat"), &[&vectors, &shape], []);
+        let axis = attribute("axis", Attribute::Int(1));
+        graph.node(
+            "Concat",
+            &name("vectors_and_mask"),
+            &[&vectors, &mask],
+            [axis],
+        )
     }
 
     /// Returns the count or summed weight of each id in a row, `batch x buckets`.

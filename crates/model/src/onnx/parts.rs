@@ -89,6 +89,13 @@ impl Builder<'_> {
                     embeddings.push(value.clone());
                     value
                 }
+                Piece::History(lookup, slots) => {
+                    let bag = self.bag(lookup.feature);
+                    let table = self.table(lookup.variable, Some(lookup));
+                    let name = &self.canned.records.columns.categorical[lookup.feature].name;
+                    let scope = format!("dnn/input_from_feature_columns/{name}");
+                    self.history(&scope, &bag, *slots, (&table, lookup.dimension))
+                }
             };
             pieces.push(value);
         }

@@ -7,7 +7,7 @@ use trainyard_tensorflow_formats::saved_model::{Binary, Edge, Unary};
 use super::Builder;
 use crate::composition::{
     Attention, BlockSum, Composition, Contraction, Dense, Dots, EPSILON, Layer, LayerNorm, Node,
-    Outer, Scale, Transposition,
+    Outer, Pairs, Scale, Transposition,
 };
 
 impl Builder<'_> {
@@ -65,6 +65,7 @@ impl Builder<'_> {
             }
             Layer::Outer(layer) => self.outer(&name, layer, inputs),
             Layer::Contraction(layer) => self.contraction(&name, layer, inputs),
+            Layer::Pairs(layer) => self.pairs(&name, layer, inputs),
             Layer::BlockSum(BlockSum { blocks, width }) => {
                 let split = format!("{name}/blocks");
                 let split = self.reshaped(&split, &inputs[0], &[*blocks, *width]);
@@ -95,7 +96,13 @@ impl Builder<'_> {
 
     fn product(&mut self, name: &str, layer: &Dense, input: &Edge) -> Edge {
         if let Some(bias) = layer.bias {
-            return self.dense_layer(name, input, [layer.kernel, bias]);
+            if layer.blocks == 1 {
+                return self.dense_layer(name, input, [layer.kernel, bias]);
+            }
+            let blocks = self.reshaped(&format!("{name}/blocks"), input, &[layer.inputs]);
+            let product = self.dense_layer(name, &blocks, [layer.kernel, bias]);
+            let width = layer.blocks * layer.outputs;
+            return self.reshaped(&format!("{name}/flat"), &product, &[width]);
         }
         let kernel = self.variable(layer.kernel);
         let node = format!("{name}/MatMul");
@@ -184,6 +191,22 @@ impl Builder<'_> {
         let node = format!("{name}/products");
         let products = self.graph.batch_product(&node, &left, &right);
         self.reshaped(name, &products, &[blocks])
+    }
+
+    fn pairs(&mut self, name: &str, layer: &Pairs, inputs: &[Edge]) -> Edge {
+        let Pairs { count, dimension } = *layer;
+        let query = self.reshaped(&format!("{name}/query"), &inputs[0], &[1, dimension]);
+        let keys = self.reshaped(&format!("{name}/keys"), &inputs[1], &[count, dimension]);
+        let graph = &mut *self.graph;
+        let shape = graph.shape_of(&format!("{name}/shape"), &keys);
+        let queries = graph.broadcast(&format!("{name}/queries"), &query, &shape);
+        let differences = format!("{name}/differences");
+        let differences = graph.binary(Binary::Subtract, &differences, &query, &keys);
+        let products = format!("{name}/products");
+        let products = graph.binary(Binary::Multiply, &products, &query, &keys);
+        let parts = [queries, keys, differences, products];
+        let pairs = graph.concatenate(&format!("{name}/pairs"), &parts, 2);
+        self.reshaped(name, &pairs, &[layer.width()])
     }
 
     fn dots(&mut self, name: &str, dots: &Dots, input: &Edge) -> Edge {

@@ -1,10 +1,12 @@
 //! Lookups in a SavedModel: vectors of ids, combined over the rows.
 
-use trainyard_run_config::Combiner;
+use trainyard_run_config::{Combiner, KeptIds};
+use trainyard_tensorflow_formats::generated::DataType;
 use trainyard_tensorflow_formats::saved_model::{Binary, Comparison, Edge, Segments, Unary};
 
 use super::Builder;
 use super::ids::Bag;
+use crate::input_layer::Slots;
 
 /// The vectors that a lookup reads, and their combination.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +32,71 @@ impl Builder<'_> {
         }
     }
 
+    /// Returns the vectors of these rows, within the bound on their norm.
+    fn vectors(&mut self, scope: &str, lookup: &Lookup<'_>, rows: &Edge) -> Edge {
+        let name = |part: &str| format!("{scope}/{part}");
+        let variable = self.shared.variables[lookup.variable].clone();
+        let graph = &mut *self.graph;
+        let vectors = graph.gather_rows(&name("vectors"), &variable, rows);
+        let Some(most) = lookup.max_norm else {
+            return vectors;
+        };
+        let squares = graph.unary(Unary::Square, &name("squares"), &vectors);
+        let sums = graph.sum_along(&name("sums"), &squares, 1);
+        let norms = graph.unary(Unary::Sqrt, &name("norms"), &sums);
+        let most = graph.float(most);
+        let bounded = graph.binary(Binary::Maximum, &name("bounded"), &norms, &most);
+        let scale = graph.binary(Binary::Divide, &name("scale"), &most, &bounded);
+        graph.binary(Binary::Multiply, &name("clipped"), &vectors, &scale)
+    }
+
+    /// Returns the vectors of the ids of a history in their slots, and a mask of the slots, `[batch, count (dimension + 1)]`.
+    pub(super) fn history(
+        &mut self,
+        bag: &Bag,
+        lookup: Lookup<'_>,
+        slots: Slots,
+        dimension: usize,
+    ) -> Edge {
+        let scope = self.name(&format!("{}/history", lookup.name));
+        let name = |part: &str| format!("{scope}/{part}");
+        let rows = self.rows_of(&scope, lookup.variable, &bag.ids.values);
+        let vectors = self.vectors(&scope, &lookup, &rows);
+        let batch = self.batch.clone();
+        let graph = &mut *self.graph;
+        let row = graph.first_column(&name("row"), &bag.ids.indices);
+        let shape = graph.shape_of(&name("count"), &rows);
+        let one = graph.integer(1);
+        let ones = graph.fill(&name("ones"), &shape, &one);
+        let counts = graph.segment_sums(&name("counts"), [&ones, &row, &batch]);
+        let starts = graph.sums_before(&name("starts"), &counts);
+        let places = graph.sums_before(&name("places"), &ones);
+        let start = graph.gather(&name("start"), &starts, &row);
+        // The slot of an id is the number of ids of the row before it, or after it.
+        let mut slot = graph.binary(Binary::Subtract, &name("before"), &places, &start);
+        if slots.keep == KeptIds::Last {
+            let count = graph.gather(&name("ids_of_row"), &counts, &row);
+            let after = graph.binary(Binary::Subtract, &name("not_before"), &count, &slot);
+            slot = graph.binary(Binary::Subtract, &name("after"), &after, &one);
+        }
+        let width = graph.integer(slots.count as i64);
+        let fits = graph.compare(Comparison::Less, &name("fits"), &slot, &width);
+        let begin = graph.binary(Binary::Multiply, &name("begin"), &row, &width);
+        let place = graph.binary(Binary::Add, &name("place"), &begin, &slot);
+        // Sums leave out negative places.
+        let none = graph.integer(-1);
+        let place = graph.select(&name("place_or_none"), &fits, [&place, &none]);
+        let size = graph.binary(Binary::Multiply, &name("size"), &batch, &width);
+        let vectors = graph.segment_sums(&name("slots"), [&vectors, &place, &size]);
+        let ones = graph.cast(&name("ones_number"), &ones, DataType::DtFloat);
+        let mask = graph.segment_sums(&name("mask"), [&ones, &place, &size]);
+        let width = slots.count as i64;
+        let shape = [-1, width * dimension as i64];
+        let vectors = graph.reshape(&name("flat"), &vectors, &shape);
+        let mask = graph.reshape(&name("mask_of_row"), &mask, &[-1, width]);
+        graph.concatenate(&name("vectors_and_mask"), &[vectors, mask], 1)
+    }
+
     /// Returns the combined vectors of the ids of each row, `[batch, dimension]`. A row without ids gives zeros.
     pub(super) fn embedded(&mut self, bag: &Bag, lookup: Lookup<'_>) -> Edge {
         let scope = self.name(lookup.name);
@@ -48,16 +115,8 @@ impl Builder<'_> {
             let read = [&rows, &segments, &batch];
             return graph.combined_rows(&name("combined"), operation, &variable, read);
         }
-        let mut vectors = graph.gather_rows(&name("vectors"), &variable, &rows);
-        if let Some(most) = lookup.max_norm {
-            let squares = graph.unary(Unary::Square, &name("squares"), &vectors);
-            let sums = graph.sum_along(&name("sums"), &squares, 1);
-            let norms = graph.unary(Unary::Sqrt, &name("norms"), &sums);
-            let most = graph.float(most);
-            let bounded = graph.binary(Binary::Maximum, &name("bounded"), &norms, &most);
-            let scale = graph.binary(Binary::Divide, &name("scale"), &most, &bounded);
-            vectors = graph.binary(Binary::Multiply, &name("clipped"), &vectors, &scale);
-        }
+        let vectors = self.vectors(&scope, &lookup, &rows);
+        let graph = &mut *self.graph;
         let weights = match &bag.weights {
             Some(weights) => weights.clone(),
             None => {

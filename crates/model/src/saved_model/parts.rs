@@ -92,6 +92,17 @@ impl Builder<'_> {
                     embeddings.push(value.clone());
                     value
                 }
+                Piece::History(found, slots) => {
+                    let bag = self.bag(found.feature);
+                    let column = &canned.records.columns.categorical[found.feature];
+                    let lookup = Lookup {
+                        name: &format!("dnn/{}", column.name),
+                        variable: found.variable,
+                        combiner: found.combiner,
+                        max_norm: found.max_norm,
+                    };
+                    self.history(&bag, lookup, *slots, found.dimension)
+                }
             });
         }
         if deep.factorization.is_some() {

@@ -163,7 +163,11 @@ fn batch(model: &Canned, rows: &str) -> Batch {
         .unwrap()
 }
 
-fn random_values(model: &Canned, features: &<Canned as Model>::Features, seed: u64) -> Values {
+pub(crate) fn random_values(
+    model: &Canned,
+    features: &<Canned as Model>::Features,
+    seed: u64,
+) -> Values {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let reads = model.reads(features);
     let sizes = reads

@@ -1,5 +1,6 @@
 //! Models built from job files: gradients, names, exported graphs, threads, and TensorFlow's records.
 
+mod attention;
 mod bad_records;
 mod canned;
 mod dynamic;

@@ -29,8 +29,51 @@ fn click_through(kind: &str) -> Canned {
     Canned::from_job(&job).unwrap()
 }
 
+/// Returns a model of attention over a history of hashed words.
+fn attentive() -> Canned {
+    let job = r#"
+model_dir = "unused"
+input = { label = { column = "y" }, train = { files = ["unused.csv"] } }
+train = { max_steps = 1 }
+[[feature]]
+column = "seen"
+kind = "hashed"
+buckets = 2000
+separator = "|"
+deep = { embedding = 8, table = "words" }
+[[feature]]
+column = "word"
+kind = "hashed"
+buckets = 2000
+deep = { embedding = 8, table = "words" }
+[model]
+kind = "din_classifier"
+hidden_units = [32]
+attention_units = [16]
+[[model.attention]]
+history = "seen"
+target = "word"
+history_max = 5
+"#;
+    Canned::from_job(&Job::parse(Path::new("job.toml"), job, &[]).unwrap()).unwrap()
+}
+
 fn batch(model: &Canned, rows: usize, random: &mut ChaCha8Rng) -> Batch {
     let columns = model.schema().fields.iter().map(|field| match field.kind {
+        FieldKind::Bytes { separator: Some(_) } => {
+            let mut texts = Bytes::default();
+            let mut offsets = vec![0];
+            for _ in 0..rows {
+                for _ in 0..random.random_range(0..9) {
+                    texts.push(format!("{:x}", random.random_range(0..3000_u32)).as_bytes());
+                }
+                offsets.push(texts.len() as u32);
+            }
+            Column {
+                offsets: Some(offsets),
+                ..Column::bytes(texts)
+            }
+        }
         FieldKind::Bytes { .. } => {
             let mut texts = Bytes::default();
             for _ in 0..rows {
@@ -83,8 +126,13 @@ fn a_step_is_the_same_bits_on_any_number_of_threads_and_in_buffers_of_other_step
         "xdeepfm_classifier",
         "final_mlp_classifier",
         "masknet_classifier",
+        "din_classifier",
     ] {
-        let model = click_through(kind);
+        let model = if kind == "din_classifier" {
+            attentive()
+        } else {
+            click_through(kind)
+        };
         let mut random = ChaCha8Rng::seed_from_u64(seed.get());
         // Many rows, then few, then many again: buffers shrink and grow.
         let steps = [600, 130, 513].map(|rows| {

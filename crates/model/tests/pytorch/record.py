@@ -176,6 +176,32 @@ class SerialMaskNet(MaskNet):
     serial = True
 
 
+class Din(Model):
+    """Zhou et al. 2018, equation 3, with the input of the attention as in the authors' code, and ReLU. The rows are one by one, without padding."""
+
+    keys = "hidden_units = [6]\nattention_units = [5, 3]\n"
+    sections = '[[model.attention]]\nhistory = "seen"\ntarget = "a"\nhistory_max = 3\n'
+    items = ("a", "seen")
+    kept = slice(-3, None)
+
+    def logits(self, batch):
+        items = self.variable(f"{SCOPE}/items/embedding_weights", BUCKETS["a"], DIMENSION)
+        targets = items[batch["a"]]
+        sums = []
+        for target, ids in zip(targets, batch["seen"]):
+            keys = items[torch.tensor(ids[self.kept], dtype=torch.long)]
+            query = target.expand_as(keys)
+            hidden = self.hidden("din/seen", torch.cat([query, keys, query - keys, query * keys], dim=1), [5, 3])
+            sums.append((self.dense("din/seen/weights", hidden, 1) * keys).sum(dim=0))
+        others = [self.variable(f"{SCOPE}/{key}_embedding/embedding_weights", BUCKETS[key], DIMENSION)[batch[key]] for key in "bc"]
+        return self.tower(torch.cat([targets, *others, batch["numbers"], torch.stack(sums)], dim=1), [6])
+
+
+class DinOfFirst(Din):
+    sections = Din.sections + 'keep = "first"\n'
+    kept = slice(3)
+
+
 class Tasks(Model):
     """Models of a binary task and one of regression. A label that is missing masks its task."""
 
@@ -286,6 +312,8 @@ CASES = [
     ("mmoe", Mmoe, "mmoe", None),
     ("ple", Ple, "ple", None),
     ("esmm", Esmm, "esmm", None),
+    ("din", Din, "din_classifier", 2),
+    ("din of first ids and 3 classes", DinOfFirst, "din_classifier", 3),
 ]
 
 
@@ -299,18 +327,22 @@ def records():
     columns["buy"] = columns["click"] * torch.randint(2, (ROWS,), generator=random)
     columns["click"][torch.rand(ROWS, generator=random) < 0.2] = torch.nan
     columns["spent"][(torch.rand(ROWS, generator=random) < 0.5) & ~columns["click"].isnan()] = torch.nan
+    # A generator of its own: the columns above stay as they are.
+    random = torch.Generator().manual_seed(8)
+    counts = torch.randint(6, (ROWS,), generator=random).tolist()
+    columns["seen"] = [torch.randint(BUCKETS["a"], (count,), generator=random).tolist() for count in counts]
     return columns
 
 
 def table(columns):
-    lines = ["a,b,c,x,y,binary,class,click,spent,buy"]
+    lines = ["a,b,c,x,y,binary,class,click,spent,buy,seen"]
     for row in range(ROWS):
         numbers = [format(value, ".9g") for value in columns["numbers"][row].tolist()]
         label = columns["label"][row].item()
         keys = [str(columns[key][row].item()) for key in BUCKETS]
         given = [columns[key][row].item() for key in ("click", "spent", "buy")]
         given = ["" if value != value else format(value, ".9g") for value in given]
-        lines.append(",".join(keys + numbers + [str(label % 2), str(label)] + given))
+        lines.append(",".join(keys + numbers + [str(label % 2), str(label)] + given + ["|".join(map(str, columns["seen"][row]))]))
     return "\n".join(lines) + "\n"
 
 
@@ -318,8 +350,13 @@ def job(kind, classes, case):
     heads = getattr(case, "heads", ())
     label = '"binary"' if classes == 2 else '"class"'
     wide = getattr(case, "wide", False)
-    features = [f'column = "{key}"\nkind = "identity"\nbuckets = {buckets}\nwide = {str(wide).lower()}\ndeep = {{ embedding = {DIMENSION} }}\n'
+    items = getattr(case, "items", ())
+    shared = lambda key: ', table = "items"' if key in items else ""
+    features = [f'column = "{key}"\nkind = "identity"\nbuckets = {buckets}\nwide = {str(wide).lower()}\ndeep = {{ embedding = {DIMENSION}{shared(key)} }}\n'
                 for key, buckets in BUCKETS.items()]
+    if items:
+        features.append(f'column = "seen"\nkind = "identity"\nbuckets = {BUCKETS["a"]}\nseparator = "|"\n'
+                        f'deep = {{ embedding = {DIMENSION}{shared("seen")} }}\n')
     if getattr(case, "numbers", True):
         features += [f'column = "{key}"\nkind = "numeric"\nwide = {str(wide).lower()}\ndeep = true\n' for key in "xy"]
     rule = f'{{ kind = "sgd", learning_rate = {RATE} }}'
@@ -329,6 +366,7 @@ def job(kind, classes, case):
     return (f'model_dir = "m"\n[input]\n{label}train = {{ files = ["t"], epochs = 1 }}\n'
             + "".join("[[feature]]\n" + feature for feature in features)
             + f'[model]\nkind = "{kind}"\n{case.keys}dnn_optimizer = {rule}\n{linear}'
+            + getattr(case, "sections", "")
             + "".join("[[model.task]]\n" + head for head in heads))
 
 

@@ -17,6 +17,7 @@ from typing import Any, Union
 import numpy as np
 
 from trainyard.callbacks import Callbacks
+from trainyard.initializers import initial_values, penalty
 from trainyard.metrics import Metric, Sums
 from trainyard.optimizer import Optimizer
 
@@ -37,8 +38,6 @@ Predictions = Union[Array, dict[str, Any]]
 
 ROWS_MAX = 1_000_000
 """Most rows of a table, unless an embedding says otherwise."""
-FIELDS = {"optimizer": "optimizer", "stddev": "initializer", "rows_max": "rows_max"}
-"""The field of a lookup that an argument becomes."""
 
 
 def params_of(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,8 +58,9 @@ class Lookup:
     optimizer: str | None
     combined: bool
     """The vectors of a row are combined to one."""
+    regularizer: str | None = None
     given: frozenset[str] = frozenset()
-    """The arguments of the table that are no defaults: `optimizer`, `stddev`, `rows_max`."""
+    """The fields of the table that are no defaults."""
 
     @classmethod
     def of(
@@ -73,25 +73,36 @@ class Lookup:
         stddev: float | None,
         rows_max: int | None,
         separator: str | None,
+        initializer: Any = None,
+        regularizer: Any = None,
         combined: bool = True,
     ) -> Lookup:
         """Returns the description of an embedding, with the defaults of all frameworks.
 
-        Raises ValueError if the dimension is below 1.
+        Raises ValueError if the dimension is below 1, or there is no such initializer or regularizer.
         """
         if dimension < 1:
             raise ValueError(f"dimension must be >= 1, given {dimension}")
+        if stddev is not None and initializer is not None:
+            raise ValueError("stddev and initializer exclude each other: stddev is that of a truncated normal distribution")
         deviation = 1 / math.sqrt(dimension) if stddev is None else stddev
-        given = {"optimizer": optimizer, "stddev": stddev, "rows_max": rows_max}
+        rule = {"kind": "truncated_normal", "stddev": deviation} if initializer is None else initial_values(initializer)
+        given = {
+            "initializer": initializer if stddev is None else stddev,
+            "optimizer": optimizer,
+            "regularizer": regularizer,
+            "rows_max": rows_max,
+        }
         return cls(
             feature=feature,
             table=table or feature,
             dimension=dimension,
             rows_max=ROWS_MAX if rows_max is None else rows_max,
             separator=separator,
-            initializer=json.dumps({"kind": "truncated_normal", "stddev": deviation}),
+            initializer=json.dumps(rule),
             optimizer=None if optimizer is None else optimizer.to_json(),
             combined=combined,
+            regularizer=None if regularizer is None else json.dumps(penalty(regularizer)),
             given=frozenset(name for name, value in given.items() if value is not None),
         )
 
@@ -105,7 +116,7 @@ def resolved(lookups: Sequence[Lookup]) -> list[Lookup]:
     for lookup in lookups:
         of_table = by_table.setdefault(lookup.table, {})
         for name in sorted(lookup.given):
-            value = getattr(lookup, FIELDS[name])
+            value = getattr(lookup, name)
             feature, known = of_table.setdefault(name, (lookup.feature, value))
             if known != value:
                 raise ValueError(
@@ -113,9 +124,7 @@ def resolved(lookups: Sequence[Lookup]) -> list[Lookup]:
                     f"and that of `{lookup.feature}` {value}. Give it once"
                 )
     return [
-        dataclasses.replace(
-            lookup, **{FIELDS[name]: value for name, (_, value) in by_table[lookup.table].items()}
-        )
+        dataclasses.replace(lookup, **{name: value for name, (_, value) in by_table[lookup.table].items()})
         for lookup in lookups
     ]
 

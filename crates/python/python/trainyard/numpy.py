@@ -70,6 +70,8 @@ class Embedding:
         stddev: float | None = None,
         rows_max: int | None = None,
         separator: str | None = None,
+        initializer: Any = None,
+        regularizer: Any = None,
     ) -> None:
         """Describes a lookup, as `trainyard.torch.Embedding` does."""
         if combiner not in COMBINERS:
@@ -83,6 +85,8 @@ class Embedding:
             stddev=stddev,
             rows_max=rows_max,
             separator=separator,
+            initializer=initializer,
+            regularizer=regularizer,
         )
 
     def forward(self, batch: Batch, values: Values) -> Array:

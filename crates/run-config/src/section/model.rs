@@ -3,6 +3,7 @@
 use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, Value, section};
 use trainyard_variable::Initializer;
 
+use super::attention::{attention_taken, read_attention};
 use super::initializer::{read_initializer, takes_initializer};
 use super::optimizer::{
     Usual, read_linear_optimizer, read_optimizer, takes_linear_optimizer, takes_optimizer,
@@ -12,8 +13,9 @@ use super::task::{check_esmm, read_tasks, tasks_taken};
 use crate::limit::{Limit, OfSome, of_some, required_by};
 use crate::without_effect::warn_of_key;
 use crate::{
-    Activation, Combiner, Defaults, Family, Goal, HeadKind, InputConfig, LossConfig, LossReduction,
-    MaskBlocks, ModelConfig, ModelKind, OptimizerSection, Params, Regularizer, TaskConfig,
+    Activation, AttentionConfig, Combiner, Defaults, Family, Goal, HeadKind, InputConfig,
+    LossConfig, LossReduction, MaskBlocks, ModelConfig, ModelKind, OptimizerSection, Params,
+    Regularizer, TaskConfig,
 };
 
 /// Widest hidden layer.
@@ -35,8 +37,8 @@ section! {
     /// Keys of `[model]`.
     #[derive(Debug)]
     pub(crate) struct ModelKeys {
-        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_`, `autoint_`, `xdeepfm_`, `final_mlp_` or
-        /// `masknet_`, then
+        /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_`, `autoint_`, `xdeepfm_`, `final_mlp_`,
+        /// `masknet_` or `din_`, then
         /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
         /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
         /// of a deep part
@@ -120,6 +122,10 @@ section! {
         mask_ratio: usize = integer(1..=MASK_RATIO_MAX).or(2);
         /// `masknet_*`: `parallel` blocks all read the input; of `serial` blocks, each reads the one before it
         mask_blocks: Option<MaskBlocks> = choice("arrangement", &MaskBlocks::NAMES).or_invalid(MaskBlocks::Parallel);
+        /// `din_*`: widths of the hidden layers that weigh an id of a history, each under `activation`
+        attention_units: Vec<usize> = integers(1..=UNITS_MAX).or(vec![80, 40]).said("[80, 40]");
+        /// histories of `din_*`, each with its target
+        attention: Option<Vec<AttentionConfig>> = custom(read_attention, attention_taken, "").optional_or_invalid("required in `din_*`");
         /// `shared_bottom`, `mmoe`, `ple`, `esmm`: widths of the hidden layers of the tower of each task
         tower_units: Vec<usize> = integers(1..=UNITS_MAX).or(Vec::new()).said("none; required in `esmm`");
         /// `mmoe`, `ple`: number of experts that the tasks share, in `ple` those of a level
@@ -208,6 +214,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         || is_invalid("linear_optimizer", keys.linear_optimizer.is_some())
         || is_invalid("dnn_optimizer", keys.dnn_optimizer.is_some())
         || is_invalid("task", keys.task.is_some())
+        || is_invalid("attention", keys.attention.is_some())
         || (keys.kind.is_some_and(ModelKind::is_custom)
             && is_invalid("optimizer", custom.optimizer.is_some()));
     let reduction_is_given = section.node("loss_reduction").is_some();
@@ -277,6 +284,11 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
         } else {
             None
         },
+        attention: keys
+            .attention
+            .filter(|_| is_used("attention"))
+            .unwrap_or_default(),
+        attention_units: units("attention_units", keys.attention_units),
         tower_units: units("tower_units", keys.tower_units),
         experts: count("experts", keys.experts),
         task_experts: count("task_experts", keys.task_experts),
@@ -467,7 +479,7 @@ fn read_thresholds(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
 }
 
 /// Keys that some kinds of models do not use. A job that names such a kind may have them, so that one job compares kinds.
-const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 27] = [
+const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 29] = [
     ("hidden_units", |kind| {
         kind.has_dnn() && kind.family != Family::Esmm
     }),
@@ -486,6 +498,8 @@ const USED_BY_SOME_KINDS: [OfSome<ModelKind>; 27] = [
     ("attention_layers", is_autoint),
     ("attention_heads", is_autoint),
     ("attention_dim", is_autoint),
+    ("attention", is_din),
+    ("attention_units", is_din),
     ("tower_units", ModelKind::has_tasks),
     ("experts", |kind| {
         matches!(kind.family, Family::Mmoe | Family::Ple)
@@ -515,6 +529,10 @@ fn is_masknet(kind: ModelKind) -> bool {
 
 fn is_autoint(kind: ModelKind) -> bool {
     kind.family == Family::AutoInt
+}
+
+fn is_din(kind: ModelKind) -> bool {
+    kind.family == Family::Din
 }
 
 fn is_ple(kind: ModelKind) -> bool {
@@ -559,7 +577,7 @@ const OF_CUSTOM_MODELS: [OfSome<ModelKind>; 2] = [
 ];
 
 /// Keys that some kinds of models require.
-const REQUIRED_BY_KIND: [OfSome<ModelKind>; 4] = [
+const REQUIRED_BY_KIND: [OfSome<ModelKind>; 5] = [
     ("hidden_units", |kind| {
         let may_lack = [
             Family::Dcn,
@@ -573,6 +591,7 @@ const REQUIRED_BY_KIND: [OfSome<ModelKind>; 4] = [
     ("tower_units", |kind| kind.family == Family::Esmm),
     ("head", |kind| kind.goal == Goal::Estimator),
     ("task", ModelKind::has_tasks),
+    ("attention", is_din),
 ];
 
 /// Parameters of some losses only.
@@ -603,6 +622,11 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
                     key,
                     "[[model.task]]",
                     "name = \"click\", head = \"binary\", label = { column = \"click\" }",
+                ),
+                "attention" => section.missing_section(
+                    key,
+                    "[[model.attention]]",
+                    "history = \"clicked_items\", target = \"item\"",
                 ),
                 _ => section.missing(key, "\"multi_label\""),
             }

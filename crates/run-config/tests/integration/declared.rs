@@ -104,7 +104,9 @@ fn rows(keys: &[Key], prefix: &str) -> String {
             Takes::Table(label) if name == "label" => {
                 rows.push_str(&self::rows(label, "label."));
             }
-            Takes::Tables(task) if name == "task" => rows.push_str(&self::rows(task, "task.")),
+            Takes::Tables(keys) if ["task", "attention"].contains(&key.name) => {
+                rows.push_str(&self::rows(keys, &format!("{}.", key.name)));
+            }
             _ if ["train", "eval", "guard"].contains(&key.name) => {}
             Takes::TableByKind(_) if key.name.ends_with("optimizer") => {}
             _ => rows.push_str(&row(&[name], key.meaning, &key.preset.shown())),

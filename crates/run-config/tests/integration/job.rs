@@ -1276,6 +1276,126 @@ kind = "adam"
 max_steps = 10
 "#;
 
+/// A history and its target, with their features.
+const ATTENTION: &str = r#"
+[[feature]]
+column = "seen"
+kind = "identity"
+buckets = 9
+separator = "|"
+deep = { embedding = 4, table = "items" }
+[[feature]]
+column = "item"
+kind = "identity"
+buckets = 9
+deep = { embedding = 4, table = "items" }
+[[model.attention]]
+history = "seen"
+target = "item"
+"#;
+
+#[test]
+fn a_history_and_its_target_are_features_of_one_table_and_others_are_refused_by_name() {
+    let text = format!("{OF_ALL_PARTS}{ATTENTION}")
+        .replace("dnn_linear_combined_classifier", "din_classifier");
+    let job = parse(&text, &[]).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+    let [attention] = job.model.attention.as_slice() else {
+        panic!("{:?}", job.model.attention);
+    };
+    assert_eq!(
+        (attention.history.as_str(), attention.target.as_str()),
+        ("seen", "item")
+    );
+    assert_eq!(
+        (attention.history_max, attention.keep),
+        (50, trainyard_run_config::KeptIds::Last)
+    );
+    assert_eq!(job.model.attention_units, [80, 40]);
+    let refused = |from: &str, to: &str| match parse(&text.replace(from, to), &[]) {
+        Ok(_) => panic!("taken: {to}"),
+        Err(problems) => render_all(&problems),
+    };
+    let history = "history = \"seen\"";
+    let of_seen = "separator = \"|\"\ndeep = { embedding = 4, table = \"items\" }";
+    for (from, to, told) in [
+        (
+            history,
+            "history = \"sen\"",
+            "attention.history names no feature, given `sen`",
+        ),
+        (
+            history,
+            "history = \"x\"",
+            "attention.history needs an embedding, the feature `x` has none",
+        ),
+        (
+            history,
+            "history = \"item\"",
+            "attention.history needs a feature of several ids, `item` has one",
+        ),
+        (
+            "target = \"item\"",
+            "target = \"seen\"",
+            "attention.target needs a feature of one id, `seen` has a separator",
+        ),
+        (
+            "target = \"item\"",
+            "target = \"c\"",
+            "`seen` has table = \"items\", and `c` a table of its own",
+        ),
+        (
+            of_seen,
+            "separator = \"|\"\nweights = \"w\"\nname = \"seen\"\ndeep = { embedding = 4, table = \"items\" }",
+            "needs ids without weights, `seen` has weights = \"w\"",
+        ),
+        (
+            history,
+            "history = \"seen\"\nhistory_max = 0",
+            "history_max must be",
+        ),
+        (history, "histroy = \"seen\"", "did you mean `history`"),
+        (
+            "[[model.attention]]",
+            "[[model.attention]]\nhistory = \"seen\"\ntarget = \"item\"\n[[model.attention]]",
+            "each history has one target, `seen` is the history of two",
+        ),
+    ] {
+        let found = refused(from, to);
+        assert!(found.contains(told), "{found}");
+    }
+    let without = text.replace(
+        "[[model.attention]]\nhistory = \"seen\"\ntarget = \"item\"\n",
+        "",
+    );
+    let found = match parse(&without, &[]) {
+        Ok(_) => panic!("taken"),
+        Err(problems) => render_all(&problems),
+    };
+    assert!(
+        found.contains("missing section [[model.attention]]"),
+        "{found}"
+    );
+    let combined = text.replace(
+        of_seen,
+        "separator = \"|\"\ndeep = { embedding = 4, table = \"items\", combiner = \"sum\" }",
+    );
+    let job = parse(&combined, &[]).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+    let warned = job.warnings().iter().any(|warning| {
+        warning
+            .message
+            .starts_with("`combiner` of the feature `seen` does nothing")
+    });
+    assert!(warned, "{:?}", job.warnings());
+    // Another kind keeps the table, and is warned of it.
+    let job = parse(&text, &["model.kind=\"dnn_classifier\""]);
+    let job = job.unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+    assert!(job.model.attention.is_empty());
+    let warned = job.warnings().iter().any(|warning| {
+        warning.message == "`attention` of [model] does nothing in a dnn_classifier"
+    });
+    assert!(warned, "{:?}", job.warnings());
+}
+
 #[test]
 fn a_job_keeps_what_another_kind_of_model_uses_and_is_warned_of_it_by_name() {
     let switched = |kind: &str| {
@@ -1342,6 +1462,7 @@ fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
         ("masknet_classifier", "model.mask_units=[8]"),
         ("masknet_classifier", "model.mask_ratio=1"),
         ("masknet_classifier", "model.mask_blocks=\"serial\""),
+        ("din_classifier", "model.attention_units=[8]"),
         ("autoint_classifier", "model.attention_layers=2"),
         ("autoint_classifier", "model.attention_heads=4"),
         ("autoint_classifier", "model.attention_dim=8"),
@@ -1350,7 +1471,11 @@ fn a_key_of_one_kind_is_read_by_it_and_left_out_by_others_with_a_warning() {
         let key = key.strip_prefix("model.").expect("a key of the model");
         let of = |kind: &str| {
             let changes = [&format!("model.kind=\"{kind}\""), change];
-            let job = parse(OF_ALL_PARTS, &changes);
+            let text = match kind.starts_with("din") {
+                true => format!("{OF_ALL_PARTS}{ATTENTION}"),
+                false => OF_ALL_PARTS.to_owned(),
+            };
+            let job = parse(&text, &changes);
             job.unwrap_or_else(|problems| panic!("{kind}: {}", render_all(&problems)))
         };
         let warns = |job: &Job| {

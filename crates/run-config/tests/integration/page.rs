@@ -242,7 +242,13 @@ const TABLES: [(&str, &[&str]); 4] = [
     ("input", &["train", "eval", "label"]),
     (
         "model",
-        &["linear_optimizer", "dnn_optimizer", "optimizer", "task"],
+        &[
+            "linear_optimizer",
+            "dnn_optimizer",
+            "optimizer",
+            "task",
+            "attention",
+        ],
     ),
     ("parameter_servers", &["guard"]),
 ];
@@ -306,6 +312,13 @@ fn each_section_has_the_keys_of_its_table_in_the_page_and_no_others() {
     let job = with_model("mmoe", "hidden_units = [4]\n[[model.task]]");
     let job = job.replace("label = {", "# label = {");
     assert_eq!(known_in(&job, "model.task.0"), tasks, "[[model.task]]");
+    let attention = documented(rows(&page, "`[model]`"), "attention.");
+    let job = with_model("din_classifier", "hidden_units = [4]\n[[model.attention]]");
+    assert_eq!(
+        known_in(&job, "model.attention.0"),
+        attention,
+        "[[model.attention]]"
+    );
     let model = documented(rows(&page, "`[model]`"), "");
     assert!(model.contains(OF_CUSTOM_MODELS), "{model:?}");
 }
@@ -494,6 +507,16 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             "csv",
             "column = \"age\"\nkind = \"numeric\"",
         ),
+        job_of(
+            "din_classifier",
+            "csv",
+            "column = \"seen\"\nkind = \"identity\"\nbuckets = 9\nseparator = \"|\"\ndeep = { embedding = 2, table = \"t\" }\n\
+             [[feature]]\ncolumn = \"item\"\nkind = \"identity\"\nbuckets = 9\ndeep = { embedding = 2, table = \"t\" }",
+        )
+        .replace(
+            "[train]",
+            "hidden_units = [4]\n[[model.attention]]\nhistory = \"seen\"\ntarget = \"item\"\n[train]",
+        ),
         job_of("linear_classifier", "libsvm", LIBSVM),
         job_of("ple", "csv", "column = \"age\"\nkind = \"numeric\"")
             .replace("label = ", "# label = ")
@@ -524,7 +547,9 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
         } else {
             format!("{section}.{key}")
         };
-        let place = place.replace("model.task.", "model.task.0.");
+        let place = place
+            .replace("model.task.", "model.task.0.")
+            .replace("model.attention.", "model.attention.0.");
         let given = vec![format!("{place}={value}")];
         // A kind of model without this key refuses it. The next job is tried then.
         let found = jobs

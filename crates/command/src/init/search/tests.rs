@@ -17,6 +17,7 @@ fn space(rules: Candidate, doubts: Vec<Doubt>) -> Space {
         rules,
         factorized: true,
         samples_a_part: false,
+        further_kinds: false,
         one_logit: true,
         doubts,
     }
@@ -111,6 +112,40 @@ fn what_comes_later_is_tried_on_the_best_kind() {
             .iter()
             .all(|candidate| candidate.design.family == Family::Fm)
     );
+}
+
+#[test]
+fn further_kinds_come_last_with_what_the_best_has_and_only_where_there_is_time() {
+    let with_further = |further_kinds: bool| {
+        let space = Space {
+            further_kinds,
+            ..space(rules(), Vec::new())
+        };
+        Search::new(space, Metric::Auc, 0.02, 90 * SECOND)
+    };
+    let outcome = |candidate: &Candidate| {
+        let Design {
+            family, dimension, ..
+        } = candidate.design;
+        let of_dimension = if dimension == 32 { 0.05 } else { 0.0 };
+        let of_family = if family == Family::MaskNet { 0.05 } else { 0.0 };
+        measured(0.6 + of_dimension + of_family)
+    };
+    let mut search = with_further(true);
+    let tried = run(&mut search, outcome);
+    let last: Vec<Family> = tried[tried.len() - 3..]
+        .iter()
+        .map(|candidate| candidate.design.family)
+        .collect();
+    assert_eq!(last, [Family::FinalMlp, Family::Dlrm, Family::MaskNet]);
+    let expected = Design {
+        dimension: 32,
+        ..Design::of(Family::MaskNet)
+    };
+    assert_eq!(best(&search).design, expected);
+    let mut usual = with_further(false);
+    let without = run(&mut usual, outcome);
+    assert_eq!(without, tried[..tried.len() - 3], "the same search before");
 }
 
 #[test]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from trainyard.estimator.normalizer import normalizer_keys
+from trainyard.initializers import initial_values
 
 
 @dataclass(frozen=True)
@@ -146,17 +147,21 @@ def embedding_column(
     max_norm: float | None = None,
     trainable: bool = True,
 ) -> DeepColumn:
-    """Returns a learned vector per id."""
-    if initializer is not None:
-        raise ValueError(
-            "initializer must be None: vectors start from a truncated normal distribution of deviation "
-            "1/sqrt(dimension), as by default in TensorFlow"
-        )
-    if ckpt_to_load_from is not None or tensor_name_in_ckpt is not None:
-        raise ValueError("ckpt_to_load_from must be None: give warm_start_from to the estimator instead")
+    """Returns a learned vector per id.
+
+    `initializer` is one of TensorFlow, or a mapping as a job has it, `{"kind": "normal", "stddev": 0.01}`. By default, vectors
+    start from a truncated normal distribution of deviation 1/sqrt(dimension), as in TensorFlow.
+    """
+    _refuse_checkpoint(ckpt_to_load_from, tensor_name_in_ckpt)
     if dimension < 1:
         raise ValueError(f"dimension must be at least 1, given {dimension}")
-    deep = {"embedding": dimension, "combiner": combiner, "max_norm": max_norm, "trainable": trainable}
+    deep = {
+        "embedding": dimension,
+        "combiner": combiner,
+        "max_norm": max_norm,
+        "trainable": trainable,
+        "initializer": None if initializer is None else initial_values(initializer),
+    }
     return DeepColumn(categorical_column, _keys(deep))
 
 
@@ -164,11 +169,15 @@ def shared_embeddings(
     categorical_columns: Sequence[Column],
     dimension: int,
     combiner: str = "mean",
+    initializer: Any = None,
     shared_embedding_collection_name: str | None = None,
+    ckpt_to_load_from: Any = None,
+    tensor_name_in_ckpt: Any = None,
     max_norm: float | None = None,
     trainable: bool = True,
 ) -> list[DeepColumn]:
-    """Returns vectors of one table for the ids of several columns."""
+    """Returns vectors of one table for the ids of several columns. `initializer` is that of `embedding_column`."""
+    _refuse_checkpoint(ckpt_to_load_from, tensor_name_in_ckpt)
     names = sorted(column.name for column in categorical_columns)
     table = shared_embedding_collection_name or "_".join(names) + "_shared_embedding"
     deep = {
@@ -177,6 +186,7 @@ def shared_embeddings(
         "max_norm": max_norm,
         "trainable": trainable,
         "table": table,
+        "initializer": None if initializer is None else initial_values(initializer),
     }
     return [DeepColumn(column, _keys(deep)) for column in categorical_columns]
 
@@ -244,6 +254,11 @@ def buckets(column: Column) -> int:
             raise ValueError(f"the column `{column.name}` must say vocabulary_size")
         return int(known) + int(keys.get("oov_buckets", 0))
     return int(keys["buckets"])
+
+
+def _refuse_checkpoint(ckpt_to_load_from: Any, tensor_name_in_ckpt: Any) -> None:
+    if ckpt_to_load_from is not None or tensor_name_in_ckpt is not None:
+        raise ValueError("ckpt_to_load_from must be None: give warm_start_from to the estimator instead")
 
 
 def _cross_key(column: Column) -> str:

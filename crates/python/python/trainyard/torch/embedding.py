@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from trainyard.adapter import Lookup
@@ -30,6 +32,8 @@ class Embedding(torch.nn.Module):
         stddev: float | None = None,
         rows_max: int | None = None,
         separator: str | None = None,
+        initializer: Any = None,
+        regularizer: Any = None,
     ) -> None:
         """Describes a lookup.
 
@@ -44,6 +48,11 @@ class Embedding(torch.nn.Module):
             stddev: Deviation of the initial values, `1 / sqrt(dimension)` by default.
             rows_max: Most rows, if the job does not describe the feature; a million by default.
             separator: Character between several values of a field, if the job does not describe the feature.
+            initializer: Rule of the initial values in place of `stddev`, as a job names it, `{"kind": "normal", "stddev": 0.1}`, or
+                an initializer of TensorFlow. The kinds are normal, truncated_normal, uniform, glorot_uniform, he_normal, zeros
+                and constant.
+            regularizer: Penalty of the vectors that a batch reads, `{"l1": 0.0, "l2": 1e-5}`. The loss that is told is
+                without it.
         """
         super().__init__()
         if combiner is not None and combiner not in COMBINERS:
@@ -57,6 +66,8 @@ class Embedding(torch.nn.Module):
             stddev=stddev,
             rows_max=rows_max,
             separator=separator,
+            initializer=initializer,
+            regularizer=regularizer,
             combined=combiner is not None,
         )
 

@@ -193,7 +193,7 @@ class Layers(Module):
             else:
                 # A feature is looked up once in a table.
                 feature = self._feature(column.column, f"{feature}_{scope}")
-        keys = {"table": table, "combiner": deep.get("combiner", "mean")}
+        keys = {"table": table, "combiner": deep.get("combiner", "mean"), "initializer": deep.get("initializer")}
         vectors: torch.Tensor = self._looked_up(features, layer, feature, deep["embedding"], keys)
         return vectors
 

@@ -222,6 +222,18 @@ impl Graph {
         self.one("Sum", name, &[x, &along], (attributes, x.dtype()))
     }
 
+    /// Returns the sum of the numbers before each number of a list.
+    pub fn sums_before(&mut self, name: &str, x: &Edge) -> Edge {
+        let axis = self.integer(0);
+        let attributes = vec![
+            of_type("T", x.dtype()),
+            of_type("Tidx", DataType::DtInt64),
+            ("exclusive", Attribute::Bool(true)),
+            ("reverse", Attribute::Bool(false)),
+        ];
+        self.one("Cumsum", name, &[x, &axis], (attributes, x.dtype()))
+    }
+
     /// Returns the place of the first of the largest numbers of each row.
     pub fn largest(&mut self, name: &str, x: &Edge) -> Edge {
         let along = self.integer(1);
