@@ -257,7 +257,7 @@ fn init_says_that_no_model_is_better_than_a_constant() {
     std::fs::write(&data, text).expect("the records are written");
     let data = data.to_string_lossy().into_owned();
     let out = folder.path().join("out").to_string_lossy().into_owned();
-    let init = ["init", &data, "--out", &out, "--seconds", "3"];
+    let init = ["init", &data, "--out", &out, "--seconds", "20"];
     let told = run(&init, 0);
     assert!(
         told.contains("no model is better than the baseline"),
