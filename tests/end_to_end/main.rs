@@ -31,6 +31,7 @@ mod network;
 mod pki;
 mod predictions;
 mod provenance;
+mod reduce_on_plateau;
 mod restore;
 mod rolling;
 mod security;

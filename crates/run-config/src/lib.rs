@@ -43,7 +43,9 @@ pub use section::parameter_servers::{GuardSection, ParameterServersConfig};
 pub use section::publish::PublishConfig;
 pub use section::run::RunConfig;
 pub use section::strategy::{Replication, StrategyConfig, StrategyKind, UpdateSection};
-pub use section::train::{EarlyStoppingConfig, TrainSpec, WarmStartConfig};
+pub use section::train::{
+    EarlyStoppingConfig, Improvement, ReduceOnPlateauConfig, TrainSpec, WarmStartConfig,
+};
 pub use trainyard_input_options::{
     BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
     TextStyle, TimeUnit,

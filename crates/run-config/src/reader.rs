@@ -9,7 +9,7 @@ use crate::job::{Warnings, Written};
 use crate::keys::TopKeys;
 use crate::section::input::Labels;
 use crate::without_effect::warn_of_idle_keys;
-use crate::{HeadKind, Job, foreign_names, section};
+use crate::{HeadKind, Job, StrategyKind, foreign_names, section};
 
 /// Longest job file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -144,13 +144,32 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     }
     if let (Some(input), Some(train)) = (&input, &train)
         && input.eval.is_none()
-        && train.early_stopping.is_some()
     {
-        let message =
-            "[train.early_stopping] goes by evaluations, and the job has no section [input.eval]";
-        root.problems().push(
-            Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
+        let rules = [
+            ("early_stopping", train.early_stopping.is_some()),
+            ("reduce_on_plateau", train.reduce_on_plateau.is_some()),
+        ];
+        for (rule, _) in rules.into_iter().filter(|(_, is_given)| *is_given) {
+            let message = format!(
+                "[train.{rule}] goes by evaluations, and the job has no section [input.eval]"
+            );
+            root.problems().push(
+                Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
+            );
+        }
+    }
+    if let (Some(strategy), Some(train)) = (&strategy, &train)
+        && train.reduce_on_plateau.is_some()
+        && (strategy.kind.is_mirrored() || strategy.kind == StrategyKind::Mirrored)
+    {
+        let message = format!(
+            "[train.reduce_on_plateau] needs parameters that servers or one process update, and under strategy.kind = \"{}\" \
+             every worker updates its own copy",
+            strategy.kind.name()
         );
+        root.problems().push(Diagnostic::error(Code::E1006, message).help(
+            "use kind = \"parameter_server\", \"central_storage\" or \"one_device\", or a schedule of the learning rate by steps",
+        ));
     }
     if let (Some(model), Some(eval)) = (&model, &eval)
         && model.head == HeadKind::Binary
