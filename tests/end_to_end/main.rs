@@ -1,6 +1,7 @@
 //! Whole jobs on real processes.
 
 mod acknowledged;
+mod analyze;
 mod callbacks;
 mod chiefs;
 mod commands;

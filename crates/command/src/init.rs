@@ -17,6 +17,7 @@ use std::time::Duration;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use design::Design;
+pub(crate) use job_file::quoted;
 use job_file::{JobFile, Purpose};
 use measurement::{Bench, Choice};
 use plan::{Coverage, Plan, Shape, Wishes};

@@ -4,6 +4,7 @@
 //! line, the rule that it breaks, and the nearest valid name.
 
 mod agreement;
+mod analysis;
 mod as_run;
 mod durability;
 mod elastic;
@@ -24,6 +25,7 @@ mod section;
 mod without_effect;
 
 pub use agreement::Agreement;
+pub use analysis::{Analysis, AnalysisRule};
 pub use feature::*;
 pub use files::{
     Ambiguous, ambiguous_files, expand_files, files_in_both, identity, resolve_files, resolve_path,
