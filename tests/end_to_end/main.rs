@@ -1,6 +1,7 @@
 //! Whole jobs on real processes.
 
 mod acknowledged;
+mod analyze;
 mod callbacks;
 mod chiefs;
 mod commands;
@@ -31,6 +32,7 @@ mod network;
 mod pki;
 mod predictions;
 mod provenance;
+mod reduce_on_plateau;
 mod restore;
 mod rolling;
 mod security;

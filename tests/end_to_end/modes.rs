@@ -4,6 +4,7 @@ mod divided;
 mod durability;
 mod in_graph;
 mod ledger;
+mod plateau;
 mod replicas;
 mod restarts;
 mod stale_synchronous;

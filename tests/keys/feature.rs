@@ -2,6 +2,24 @@
 
 use crate::keys::row::{Row, row};
 use crate::keys::see::{rows_in_use, trained, variables};
+use crate::keys::site::{How, Ran, Site};
+
+/// Makes the files that the job describes, if it describes any, and trains.
+const ANALYZE_AND_TRAIN: How = How {
+    name: "analyze and train",
+    run: analyze_and_train,
+};
+
+fn analyze_and_train(site: &Site) -> Ran {
+    let job = site.job_text();
+    if job.contains("quantiles") || job.contains("min_count") {
+        let made = site.run("analyze", &[]);
+        if made.code != 0 {
+            return made;
+        }
+    }
+    site.run("train", &["--no-evaluation"])
+}
 
 /// Features beside the one that a row is about, so that both parts of the model have one.
 const OTHERS: &str = r#"{ column = "z", kind = "numeric" }, { column = "k", kind = "identity", buckets = 3, wide = true }"#;
@@ -147,6 +165,7 @@ fn of_numbers() -> Vec<Row> {
         );
         rows.push(on("default", "gaps", ", default = 0.9").with("-1.5"));
         rows.push(on("normalizer", "r", "").with("\"log1p\""));
+        rows.push(on("normalizer", "r", "").with("\"signed_log1p\""));
         let standard = ", normalizer = \"standardize\", mean = 0.5, stddev = 2.0";
         rows.push(
             on("normalizer", "r", "")
@@ -182,6 +201,53 @@ fn of_numbers() -> Vec<Row> {
     }
     let bucketized = "kind = \"bucketized\", column = \"x\", boundaries = [0.0], deep = true";
     rows.push(of("feature.bucketized.boundaries", bucketized).with("[0.7]"));
+    let file = ("feature.0.boundaries_file", "\"{run}/bounds.toml\"");
+    let made = |key: &str| {
+        of(key, bucketized).by(ANALYZE_AND_TRAIN).over(&[
+            ("feature.0.boundaries", "-"),
+            file,
+            ("feature.0.quantiles", "3"),
+        ])
+    };
+    rows.push(made("feature.bucketized.quantiles").with("4"));
+    let bins = "kind = \"numeric\", column = \"r\", name = \"f\", boundaries = [-1.0, 0.0, 1.0], encoding = \"piecewise_linear\"";
+    rows.push(
+        of(
+            "feature.numeric.encoding",
+            "kind = \"numeric\", column = \"r\", name = \"f\"",
+        )
+        .set("feature.0.boundaries", "[-1.0, 0.0, 1.0]")
+        .with("\"piecewise_linear\""),
+    );
+    rows.push(
+        of("feature.numeric.encoding", bins)
+            .with("\"none\"")
+            .fails("E1006"),
+    );
+    rows.push(of("feature.numeric.boundaries", bins).with("[-1.0, 0.5, 1.0]"));
+    let of_file = |row: Row| {
+        row.by(ANALYZE_AND_TRAIN)
+            .without("boundaries")
+            .set("feature.0.quantiles", "3")
+    };
+    rows.push(of_file(of("feature.numeric.boundaries_file", bins)).with(file.1));
+    rows.push(
+        of("feature.numeric.quantiles", bins)
+            .by(ANALYZE_AND_TRAIN)
+            .over(&[
+                ("feature.0.boundaries", "-"),
+                file,
+                ("feature.0.quantiles", "3"),
+            ])
+            .with("4"),
+    );
+    rows.push(
+        of("feature.bucketized.boundaries_file", bucketized)
+            .by(ANALYZE_AND_TRAIN)
+            .without("boundaries")
+            .set("feature.0.quantiles", "3")
+            .with(file.1),
+    );
     rows
 }
 
@@ -214,6 +280,17 @@ fn of_ids() -> Vec<Row> {
                     vocabulary("column = \"word\", values = [\"w0\", \"w1\", \"w3\"]")
                 ),
             )]),
+        of(
+            "feature.vocabulary.min_count",
+            &vocabulary("column = \"word\""),
+        )
+        .by(ANALYZE_AND_TRAIN)
+        .over(&[
+            ("feature.0.file", "\"{run}/words.txt\""),
+            ("feature.0.min_count", "1"),
+        ])
+        .with("1_000_000")
+        .fails("E4005"),
         of("feature.vocabulary.size", &vocabulary(words)).with("2"),
         of("feature.vocabulary.oov_buckets", &vocabulary(words)).with("2"),
         of("feature.vocabulary.default", &vocabulary(words)).with("1"),

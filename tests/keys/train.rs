@@ -85,6 +85,7 @@ fn exports(ran: &Ran) -> String {
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = of_training();
     rows.extend(of_early_stopping());
+    rows.extend(of_reductions());
     rows.extend(of_further_evaluations());
     rows.extend(of_evaluation());
     rows.extend(of_exporters());
@@ -171,6 +172,57 @@ fn of_early_stopping() -> Vec<Row> {
         .to("1000.0")
         .gives("loss reached", "loss fallen steps"),
     ]
+}
+
+fn of_reductions() -> Vec<Row> {
+    // The loss falls at each of the evaluations, and a share of labels is the same in each.
+    let reduce = |key: &str, rule: &str| {
+        row(format!("train.reduce_on_plateau.{key}"))
+            .by(EVALUATE)
+            .over(&[
+                ("input.train.epochs", "-"),
+                ("train.max_steps", "35"),
+                ("run.save_checkpoints_steps", "5"),
+                ("eval.start_delay_secs", "-"),
+                ("eval.throttle_secs", "-"),
+                ("eval.every_checkpoint", "true"),
+                ("train.reduce_on_plateau", rule),
+            ])
+            .sees(reductions)
+    };
+    let same =
+        |rest: &str| format!("{{ metric = \"label/mean\", higher_is_better = true, {rest} }}");
+    let each = "10 15 20 25 30";
+    let half = same("factor = 0.5");
+    vec![
+        reduce("factor", &half).to("0.01").gives(each, "10 15"),
+        reduce("patience", &half).to("3").gives(each, "20"),
+        reduce("metric", "{ factor = 0.5, higher_is_better = false }")
+            .to("\"label/mean\"")
+            .gives("", each),
+        reduce("higher_is_better", "{ factor = 0.5 }")
+            .to("true")
+            .gives("", each),
+        reduce("min_delta", "{ factor = 0.5 }")
+            .to("1000.0")
+            .gives("", each),
+        reduce("cooldown", &half).to("2").gives(each, "10 25"),
+        reduce("min_factor", &half)
+            .to("0.2")
+            .gives(each, "10 15 20"),
+    ]
+}
+
+/// Steps after which evaluations have reduced the rates.
+fn reductions(ran: &Ran) -> String {
+    let path = ran.folder.join("model/learning_rate.json");
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return String::new();
+    };
+    let made: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let made = made["reductions"].as_array().expect("a list");
+    let steps = made.iter().map(|one| one["from_step"].to_string());
+    steps.collect::<Vec<_>>().join(" ")
 }
 
 /// The highest step that was evaluated. The job has gone back to its best one.

@@ -81,13 +81,21 @@ const ACTIVATIONS: [&str; 10] = [
     "linear",
 ];
 /// Features that ONNX can say: what they are, and how they feed the deep part.
-const FEATURES: [(&str, &str); 24] = [
+const FEATURES: [(&str, &str); 26] = [
     (
         r#"column = "age"; kind = "numeric"; normalizer = "standardize"; mean = 45.0; stddev = 15.0; default = 40.0"#,
         "true",
     ),
     (
         r#"column = "income"; kind = "numeric"; normalizer = "log1p"; name = "income_log""#,
+        "true",
+    ),
+    (
+        r#"column = "pair"; kind = "numeric"; shape = 2; normalizer = "signed_log1p"; encoding = "piecewise_linear"; boundaries = [-0.5, 0, 0.5]; name = "pair_bins""#,
+        "true",
+    ),
+    (
+        r#"column = "income"; kind = "numeric"; encoding = "piecewise_linear"; normalizer = "log1p"; boundaries = [1, 9]; name = "income_line""#,
         "true",
     ),
     (

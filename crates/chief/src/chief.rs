@@ -3,12 +3,14 @@
 mod end_requests;
 mod evaluated;
 mod finished_job;
+mod learning_rates;
 mod rereads;
 mod run_recorder;
 mod saving;
 mod startup;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,10 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Error as InputError;
 use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_model_dir::{
-    FileState, JOB_AS_RUN, JobPhase, JobRecord, JobState as JobMarker, Leader, RunLock, absolute,
-    read, write_atomically,
+    FileState, JOB_AS_RUN, JobPhase, JobRecord, JobState as JobMarker, Leader, Reductions, RunLock,
+    absolute, read, write_atomically,
 };
+use trainyard_optimizer::OptimizerConfig;
 use trainyard_parameter_server::{Plan, Provenance};
 use trainyard_parameter_store::{Identity, Version};
 use trainyard_run_config::{Agreement, Job};
@@ -41,6 +44,7 @@ use rereads::Rereads;
 
 use crate::epoch_summary::EpochSummary;
 use crate::own_folder::OwnFolder;
+use crate::plateau::Plateau;
 use crate::publish::{Publisher, PublisherState};
 use crate::report::examples_in;
 use crate::start_files::at_start;
@@ -91,6 +95,8 @@ pub struct Chief {
     pub(crate) shards: Vec<Arc<dyn ServerClient>>,
     /// Variables and settings that the parameter servers are prepared with.
     pub(crate) plan: Plan,
+    /// Rules of the plan, with the learning rates of the job before any reduction.
+    pub(crate) optimizers: BTreeMap<String, OptimizerConfig>,
     /// This task.
     pub(crate) task: Task,
     /// The process of this task.
@@ -173,8 +179,14 @@ struct Run {
     applied_since: Option<Instant>,
     /// Passes over the data, once all of them have been applied.
     epochs: Option<u64>,
-    /// The evaluations, if they may end the job.
+    /// The evaluations, if they may end the job or reduce its learning rates.
     evaluated: Option<Evaluated>,
+    /// Reductions of the learning rates.
+    reductions: Reductions,
+    /// The plateau for which the rates are about to fall.
+    plateau: Option<Plateau>,
+    /// Time before which the rates stay, after a checkpoint for reduced ones could not be written.
+    rates_stay_until: Instant,
     /// Requests of the callbacks of an evaluator, if the model has callbacks.
     end_requests: Option<EndRequests>,
     /// Reason why the evaluations or the callbacks have ended the job.
@@ -238,7 +250,10 @@ async fn from_beginning_to_end(
         data_at: None,
         applied_since: None,
         epochs: None,
-        evaluated: Evaluated::of(&lead.job),
+        evaluated: Evaluated::of(&lead.job, lead.awaits_evaluations()),
+        reductions: Reductions::default(),
+        plateau: None,
+        rates_stay_until: Instant::now(),
         end_requests: lead
             .model
             .callbacks()
@@ -286,6 +301,11 @@ async fn from_beginning_to_end(
             watch::Seen::Lost(what) => {
                 warn!("{what}: restoring every parameter server from the latest checkpoint");
                 // The loop may have to read its input again from an earlier point.
+                outcome = None;
+            }
+            watch::Seen::Plateau(plateau) => {
+                run.plateau = Some(plateau);
+                // As above.
                 outcome = None;
             }
             watch::Seen::Ended => break Ok(Ending::Done),
@@ -480,6 +500,15 @@ impl Chief {
             every,
             looked: self.looked.subscribe(),
         })
+    }
+
+    /// Returns whether the only task that trains, in this process, waits for the evaluation of each checkpoint.
+    fn awaits_evaluations(&self) -> bool {
+        let is_alone = !self.shards.iter().any(|shard| shard.is_remote());
+        is_alone
+            && self.job.input.eval.is_some()
+            && self.job.eval.every_checkpoint
+            && self.hold().is_some()
     }
 
     /// Returns the publisher of this term, and the time between its cuts, if the job publishes.

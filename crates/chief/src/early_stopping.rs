@@ -48,7 +48,9 @@ pub(crate) fn judge(config: &EarlyStoppingConfig, evaluations: &[Evaluation]) ->
     let mut since_best = 0;
     for &evaluation in evaluations {
         let is_first = best.is_none() && evaluation.value.is_finite();
-        if is_first || best.is_some_and(|best| is_better(config, evaluation.value, best.value)) {
+        if is_first
+            || best.is_some_and(|best| config.improvement().is_made(evaluation.value, best.value))
+        {
             best = Some(evaluation);
             since_best = 0;
         } else {
@@ -102,14 +104,6 @@ fn reason(
         Some(format!("{plateau} {steps} steps"))
     } else {
         None
-    }
-}
-
-fn is_better(config: &EarlyStoppingConfig, value: f64, best: f64) -> bool {
-    if config.higher_is_better {
-        value > best + config.min_delta
-    } else {
-        value < best - config.min_delta
     }
 }
 

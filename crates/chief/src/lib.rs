@@ -9,6 +9,7 @@ mod early_stopping;
 mod epoch_summary;
 mod failover_controller;
 mod own_folder;
+mod plateau;
 mod publish;
 mod report;
 mod run;

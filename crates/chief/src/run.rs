@@ -135,6 +135,7 @@ impl Chief {
         Ok(Self {
             model: Arc::from(model),
             shards,
+            optimizers: plan.optimizers.clone(),
             plan,
             // The leading chief is always `chief:0`.
             task: Task {

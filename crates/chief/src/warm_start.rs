@@ -8,11 +8,12 @@ use trainyard_run_config::{Agreement, Job, WarmStartConfig, resolve_path};
 use trainyard_variable::VariableSpec;
 
 /// Keys of a feature that say which value a row stands for.
-const OF_ROWS: [&str; 8] = [
+const OF_ROWS: [&str; 9] = [
     "kind",
     "values",
     "integers",
     "boundaries",
+    "piecewise_linear",
     "numbers.normalizer",
     "buckets",
     "oov_buckets",

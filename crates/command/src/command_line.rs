@@ -14,8 +14,8 @@ use crate::ended::Ended;
 use crate::program::Program;
 use crate::progress::Show;
 use crate::{
-    check, convert, deploy, evaluate, export, import_tf, init, inspect, pki, predict, run, scale,
-    serve, stats, status, train, transform, up,
+    analyze, check, convert, deploy, evaluate, export, import_tf, init, inspect, pki, predict, run,
+    scale, serve, stats, status, train, transform, up,
 };
 
 /// Exit code of a wrong command line (sysexits `EX_USAGE`).
@@ -58,6 +58,9 @@ enum Action<C: Subcommand> {
     /// Writes a job for data: looks at the columns, and says for each what it became and why.
     #[command(long_about = init::INIT)]
     Init(init::Init),
+    /// Makes the vocabularies and boundaries of a job from its training data.
+    #[command(long_about = analyze::ANALYZE)]
+    Analyze(analyze::Analyze),
     /// Shows statistics of the columns of a job's input: types, missing and distinct values, moments and quantiles.
     Stats(stats::Stats),
     /// Scores a checkpoint.
@@ -196,6 +199,10 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
                 LogFormat::Text,
             )
         }
+        Action::Analyze(arguments) => Ended::reported(
+            with_log(&arguments.job, "warn").and_then(|()| analyze::analyze(&arguments)),
+            arguments.job.log_format,
+        ),
         Action::Stats(arguments) => Ended::reported(
             with_log(&arguments.job, "warn").and_then(|()| stats::stats(&arguments)),
             arguments.job.log_format,

@@ -19,6 +19,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use design::Design;
 use doubts::Doubt;
+pub(crate) use job_file::quoted;
 use job_file::{JobFile, Purpose};
 use measurement::{Bench, Choice};
 use plan::{Coverage, Plan, Shape, Wishes};

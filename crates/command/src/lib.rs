@@ -8,6 +8,7 @@
 )]
 
 mod admin_client;
+mod analyze;
 mod arguments;
 mod check;
 mod command_line;
@@ -31,6 +32,7 @@ mod pki;
 mod predict;
 mod program;
 mod progress;
+mod quantiles;
 mod run;
 pub mod runtime;
 mod scale;

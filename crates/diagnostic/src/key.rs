@@ -141,6 +141,8 @@ pub enum Bound {
     AtLeastOne,
     /// At least 0 and below 1.
     Fraction,
+    /// Above 0 and below 1.
+    ProperFraction,
 }
 
 impl Bound {
@@ -153,6 +155,7 @@ impl Bound {
             Self::NotPositive => "<= 0",
             Self::AtLeastOne => ">= 1",
             Self::Fraction => ">= 0 and < 1",
+            Self::ProperFraction => "> 0 and < 1",
         }
     }
 
@@ -165,6 +168,7 @@ impl Bound {
             Self::NotPositive => number <= 0.0,
             Self::AtLeastOne => number >= 1.0,
             Self::Fraction => (0.0..1.0).contains(&number),
+            Self::ProperFraction => number > 0.0 && number < 1.0,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The check that exporters and early stopping compare metrics that the model reports.
+//! The check that exporters, early stopping and reductions of learning rates compare metrics that the model reports.
 
 use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_model::AnyModel;
@@ -63,7 +63,7 @@ pub(crate) fn why_absent(job: &Job, metric: &str) -> Option<String> {
     }
 }
 
-/// Checks the metrics of exporters and of early stopping against those of an empty evaluation, so that a misspelt metric is found before
+/// Checks the metrics of exporters, early stopping and reductions of learning rates against those of an empty evaluation, so that a misspelt metric is found before
 /// training, not after. A model in Python reports none before its first batch: the export after its first evaluation finds a
 /// misspelt one.
 ///
@@ -98,7 +98,11 @@ pub fn check_metrics(job: &Job, model: &AnyModel) -> Result<(), Diagnostic> {
         let what = "train.early_stopping".to_owned();
         (what, "train.early_stopping.metric", &config.metric)
     });
-    for (what, key, metric) in exporters.chain(early_stopping) {
+    let plateau = job.train.reduce_on_plateau.iter().map(|config| {
+        let what = "train.reduce_on_plateau".to_owned();
+        (what, "train.reduce_on_plateau.metric", &config.metric)
+    });
+    for (what, key, metric) in exporters.chain(early_stopping).chain(plateau) {
         let metric = metric.as_str();
         let own = without_task(job, without_evaluation(job, metric));
         let has_groups = job.eval.group_auc_column.is_some();

@@ -70,13 +70,14 @@ impl FeatureColumns {
             let deep = feature.deep.is_some();
             let begin = width;
             let numbers = numbers.clone();
-            width += numbers.width;
+            let outputs = numbers.width * numbers.parts();
+            width += outputs;
             numeric.push(Numeric {
                 name,
                 wide,
                 deep,
                 begin,
-                width: numbers.width,
+                width: outputs,
                 numbers,
                 source,
             });

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use trainyard_input::{Batch, Cells, FieldKind, Fraction, RowRule, Schema};
-use trainyard_run_config::{LOG_MIN, Normalizer, Numbers, Time};
+use trainyard_run_config::{Bin, LOG_MIN, Normalizer, Numbers, Time};
 
 use crate::Error;
 
@@ -43,7 +43,7 @@ pub struct Numeric {
     pub deep: bool,
     /// First column of the feature in a row of [`crate::Features::numbers`].
     pub begin: usize,
-    /// Number of columns in a row, at least 1.
+    /// Number of columns in a row, at least 1: as many for each number of a field as its encoding has parts.
     pub width: usize,
     /// Configuration of the numbers in the job.
     pub numbers: Numbers,
@@ -89,6 +89,7 @@ impl Source {
         let logarithms = match numbers.normalizer {
             Normalizer::Log1p => (0..COUNTS).map(|count| f32::from(count).ln_1p()).collect(),
             Normalizer::None
+            | Normalizer::SignedLog1p
             | Normalizer::Log
             | Normalizer::MinMax { .. }
             | Normalizer::Standardize { .. } => Arc::from([]),
@@ -193,6 +194,8 @@ impl Source {
                     _ => value.ln_1p(),
                 }
             }
+            // One of both terms is 0.
+            Normalizer::SignedLog1p => value.max(0.0).ln_1p() - (-value).max(0.0).ln_1p(),
             Normalizer::Log => value.max(LOG_MIN).ln(),
             Normalizer::MinMax { min, max } => (value - min) / (max - min),
             Normalizer::Standardize { mean, stddev } => (value - mean) / stddev,
@@ -214,12 +217,25 @@ impl Numeric {
     /// Writes the numbers of a batch into rows of `total` columns.
     pub(crate) fn fill(&self, batch: &Batch, total: usize, out: &mut [f32]) -> Result<(), Error> {
         let values = self.source.values(batch)?;
-        for (row, values) in out
+        let rows = out
             .chunks_exact_mut(total)
-            .zip(values.chunks_exact(self.width))
-        {
-            for (place, value) in row[self.begin..].iter_mut().zip(values) {
-                *place = self.source.normalize(*value);
+            .zip(values.chunks_exact(self.source.width));
+        if self.numbers.piecewise_linear.is_none() {
+            for (row, values) in rows {
+                for (place, value) in row[self.begin..].iter_mut().zip(values) {
+                    *place = self.source.normalize(*value);
+                }
+            }
+            return Ok(());
+        }
+        let bins: Vec<Bin> = self.numbers.bins().collect();
+        for (row, values) in rows {
+            let row = &mut row[self.begin..self.begin + self.width];
+            for (places, value) in row.chunks_exact_mut(bins.len()).zip(values) {
+                let number = self.source.normalize(*value);
+                for (place, bin) in places.iter_mut().zip(&bins) {
+                    *place = bin.of(number);
+                }
             }
         }
         Ok(())
@@ -277,12 +293,47 @@ mod tests {
             made(ranged, values.to_vec()).expect("numbers"),
             [0.0, 0.8, 2.0]
         );
+        let signed = Numbers {
+            normalizer: Normalizer::SignedLog1p,
+            ..numbers()
+        };
+        let values = made(signed, vec![floats(&[-3.0, 0.0, 7.0])]).expect("numbers");
+        assert_eq!(values, [-4_f32.ln(), 0.0, 8_f32.ln()]);
         let log = Numbers {
             normalizer: Normalizer::Log,
             ..numbers()
         };
         let values = made(log, vec![floats(&[1.0, 0.0, -3.0])]).expect("numbers");
         assert_eq!(values, [0.0, LOG_MIN.ln(), LOG_MIN.ln()]);
+    }
+
+    #[test]
+    fn a_piecewise_linear_number_is_the_filled_share_of_each_bin_and_goes_on_beyond_the_outermost()
+    {
+        let encoded = Numbers {
+            piecewise_linear: Some(vec![0.0, 2.0, 3.0, 7.0]),
+            ..numbers()
+        };
+        let of = |number: f32| {
+            encoded
+                .bins()
+                .map(|bin| bin.of(number))
+                .collect::<Vec<f32>>()
+        };
+        assert_eq!(encoded.parts(), 3);
+        // As in equation 1 of Gorishniy et al. (2022).
+        assert_eq!(of(-1.0), [-0.5, 0.0, 0.0]);
+        assert_eq!(of(1.0), [0.5, 0.0, 0.0]);
+        assert_eq!(of(2.0), [1.0, 0.0, 0.0]);
+        assert_eq!(of(2.5), [1.0, 0.5, 0.0]);
+        assert_eq!(of(5.0), [1.0, 1.0, 0.5]);
+        assert_eq!(of(11.0), [1.0, 1.0, 2.0]);
+        let one = Numbers {
+            piecewise_linear: Some(vec![1.0, 3.0]),
+            ..numbers()
+        };
+        let alone: Vec<f32> = one.bins().map(|bin| bin.of(-1.0)).collect();
+        assert_eq!(alone, [-1.0], "one bin is a line");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod files;
 mod interval;
 mod job_record;
 mod job_state;
+mod learning_rate;
 mod model_dir;
 mod own_files;
 mod prepared;
@@ -34,6 +35,7 @@ pub use files::{
 pub use interval::Interval;
 pub use job_record::JobRecord;
 pub use job_state::{JobPhase, JobState};
+pub use learning_rate::{Reduction, Reductions};
 pub use model_dir::ModelDir;
 pub use own_files::{JOB_AS_RUN, is_of_run, refuse_unless_own};
 pub use prepared::{note_prepared, prepared_epoch};

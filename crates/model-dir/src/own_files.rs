@@ -10,13 +10,14 @@ use crate::{Error, files};
 pub const JOB_AS_RUN: &str = "job.toml";
 
 /// Files that a run replaces without reading them. `job.toml` is not among them: a person may keep the job there.
-const REPLACED: [&str; 7] = [
+const REPLACED: [&str; 8] = [
     "checkpoint",
     "cluster_epoch",
     "history.json",
     "job.json",
     "job_state.json",
     "leader.json",
+    "learning_rate.json",
     "prepared_epoch",
 ];
 

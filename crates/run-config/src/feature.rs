@@ -135,6 +135,8 @@ pub enum Normalizer {
     None,
     /// `ln(1 + max(x, 0))`.
     Log1p,
+    /// `ln(1 + x)`, and `-ln(1 - x)` below 0.
+    SignedLog1p,
     /// `ln(max(x, 1e-7))`.
     Log,
     /// `(x - min) / (max - min)`.
@@ -174,6 +176,9 @@ pub struct Numbers {
     pub clip: Option<[f32; 2]>,
     /// Transformation of each number.
     pub normalizer: Normalizer,
+    /// Edges of the bins of the piecewise linear encoding, strictly ascending, at least 2; absent = a number stays one number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub piecewise_linear: Option<Vec<f32>>,
     /// Values that replace a missing field, of the other column too, `width` of them; absent = a missing value is a bad
     /// row.
     pub default: Option<Vec<f32>>,
@@ -189,8 +194,55 @@ impl Numbers {
             operand: None,
             clip: None,
             normalizer: Normalizer::None,
+            piecewise_linear: None,
             default: None,
         }
+    }
+
+    /// Returns how many numbers each number becomes.
+    pub fn parts(&self) -> usize {
+        let edges = self.piecewise_linear.as_ref();
+        edges.map_or(1, |edges| edges.len().saturating_sub(1))
+    }
+
+    /// Returns the bins of the piecewise linear encoding (Gorishniy et al. 2022). A number `x` becomes
+    /// `min(max((x - begin) / length, least), most)` of each.
+    pub fn bins(&self) -> impl Iterator<Item = Bin> + '_ {
+        let edges = self.piecewise_linear.as_deref().unwrap_or_default();
+        let count = edges.len().saturating_sub(1);
+        edges.windows(2).enumerate().map(move |(place, edges)| Bin {
+            begin: edges[0],
+            length: edges[1] - edges[0],
+            least: if place == 0 { f32::NEG_INFINITY } else { 0.0 },
+            most: if place + 1 == count {
+                f32::INFINITY
+            } else {
+                1.0
+            },
+        })
+    }
+}
+
+/// A bin of the piecewise linear encoding. The first one has no least value, and the last one no greatest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bin {
+    /// The number that becomes 0.
+    pub begin: f32,
+    /// Distance to the number that becomes 1.
+    pub length: f32,
+    /// Least value.
+    pub least: f32,
+    /// Greatest value.
+    pub most: f32,
+}
+
+impl Bin {
+    /// Returns the value of a number in this bin.
+    #[inline]
+    pub fn of(self, number: f32) -> f32 {
+        ((number - self.begin) / self.length)
+            .max(self.least)
+            .min(self.most)
     }
 }
 

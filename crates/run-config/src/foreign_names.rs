@@ -67,6 +67,8 @@ pub const FOREIGN_NAMES: &[ForeignName] = &[
     key("global_clipnorm", "train.clip_gradients"),
     key("EarlyStopping", "train.early_stopping"),
     key("early_stopping", "train.early_stopping"),
+    key("ReduceLROnPlateau", "train.reduce_on_plateau"),
+    key("reduce_lr_on_plateau", "train.reduce_on_plateau"),
     key(
         "patience",
         "train.early_stopping.max_evaluations_without_improvement",

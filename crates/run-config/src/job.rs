@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use trainyard_diagnostic::{Diagnostic, Document};
 
+use crate::analysis::Analysis;
 use crate::{
     EvalSpec, EvaluationConfig, ExporterConfig, FeatureConfig, HeadKind, InputConfig, LabelConfig,
     ModelConfig, ParameterServersConfig, PublishConfig, RunConfig, StrategyConfig, TrainSpec,
@@ -49,6 +50,9 @@ pub struct Job {
     /// Warnings of the reader.
     #[serde(skip)]
     pub(crate) warnings: Warnings,
+    /// Files that are made of the training data.
+    #[serde(skip)]
+    pub(crate) analyses: Analyses,
 }
 
 impl Job {
@@ -61,9 +65,24 @@ impl Job {
         tasks.map(|task| (&task.label, task.head)).collect()
     }
 
+    /// Returns the files that `trainyard analyze` makes of the training data.
+    pub fn analyses(&self) -> &[Analysis] {
+        &self.analyses.0
+    }
+
     /// Returns the warnings about the job file: keys and features that its kind of model does not use.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings.0
+    }
+}
+
+/// Files that are made of the training data. As [`Written`], they take no part in comparisons: what is in the files does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Analyses(pub(crate) Vec<Analysis>);
+
+impl PartialEq for Analyses {
+    fn eq(&self, _other: &Self) -> bool {
+        true
     }
 }
 

@@ -4,6 +4,7 @@
 //! line, the rule that it breaks, and the nearest valid name.
 
 mod agreement;
+mod analysis;
 mod as_run;
 mod durability;
 mod elastic;
@@ -24,6 +25,7 @@ mod section;
 mod without_effect;
 
 pub use agreement::Agreement;
+pub use analysis::{Analysis, AnalysisRule};
 pub use feature::*;
 pub use files::{
     Ambiguous, ambiguous_files, expand_files, files_in_both, identity, resolve_files, resolve_path,
@@ -43,7 +45,9 @@ pub use section::parameter_servers::{GuardSection, ParameterServersConfig};
 pub use section::publish::PublishConfig;
 pub use section::run::RunConfig;
 pub use section::strategy::{Replication, StrategyConfig, StrategyKind, UpdateSection};
-pub use section::train::{EarlyStoppingConfig, TrainSpec, WarmStartConfig};
+pub use section::train::{
+    EarlyStoppingConfig, Improvement, ReduceOnPlateauConfig, TrainSpec, WarmStartConfig,
+};
 pub use trainyard_input_options::{
     BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
     TextStyle, TimeUnit,

@@ -9,11 +9,12 @@ use crate::Job;
 use crate::files::expand;
 
 /// Keys of files that a job reads. A key of an array of tables applies to each element.
-pub(crate) const FILES_READ: [&[&str]; 4] = [
+pub(crate) const FILES_READ: [&[&str]; 5] = [
     &["input", "train", "files"],
     &["input", "eval", "files"],
     &["evaluation", "files"],
     &["feature", "file"],
+    &["feature", "boundaries_file"],
 ];
 
 impl Job {

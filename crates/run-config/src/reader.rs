@@ -5,11 +5,12 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Diagnostic, Document, Place, Problems, Section};
 use trainyard_storage::read_regular_text;
 
-use crate::job::{Warnings, Written};
+use crate::analysis::FilesNeeded;
+use crate::job::{Analyses, Warnings, Written};
 use crate::keys::TopKeys;
 use crate::section::input::Labels;
 use crate::without_effect::warn_of_idle_keys;
-use crate::{HeadKind, Job, foreign_names, section};
+use crate::{HeadKind, Job, StrategyKind, foreign_names, section};
 
 /// Longest job file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -20,6 +21,26 @@ impl Job {
     /// # Errors
     /// Returns every mistake in the file and the overrides.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
+        Self::load_with(path, overrides, FilesNeeded::Now)
+    }
+
+    /// Reads a job file as [`Job::load`] does, before its analysis: files that [`Job::analyses`] describes need not be there, and
+    /// features have values that stand for theirs.
+    ///
+    /// # Errors
+    /// Returns every other mistake in the file and the overrides.
+    pub fn load_before_analysis(
+        path: &Path,
+        overrides: &[String],
+    ) -> Result<Self, Vec<Diagnostic>> {
+        Self::load_with(path, overrides, FilesNeeded::NotYet)
+    }
+
+    fn load_with(
+        path: &Path,
+        overrides: &[String],
+        needs: FilesNeeded,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let text = read_regular_text(path, FILE_BYTES_MAX).map_err(|error| {
             let message = format!("job file {} cannot be read: {error}", path.display());
             vec![
@@ -27,7 +48,7 @@ impl Job {
                     .help("give the path of a job file, such as configs/iris.toml"),
             ]
         })?;
-        Self::parse(path, &text, overrides)
+        Self::parse_with(path, &text, overrides, needs)
     }
 
     /// Parses the text of a job file. `path` is used in messages, and to resolve relative files.
@@ -35,6 +56,15 @@ impl Job {
     /// # Errors
     /// Returns every mistake in the text and the overrides.
     pub fn parse(path: &Path, text: &str, overrides: &[String]) -> Result<Self, Vec<Diagnostic>> {
+        Self::parse_with(path, text, overrides, FilesNeeded::Now)
+    }
+
+    fn parse_with(
+        path: &Path,
+        text: &str,
+        overrides: &[String],
+        needs: FilesNeeded,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(path, text)?;
         let problems = Problems::with_hint(foreign_names::hint);
         let key = |assignment: &String| {
@@ -60,7 +90,7 @@ impl Job {
         }
         let place = Place::Named(path.display().to_string());
         let root = || Section::new("", &document.root, Some(place.clone()), &problems);
-        let job = read(path, root());
+        let job = read(path, root(), needs);
         if let Some(job) = &job {
             warn_of_idle_keys(&root(), job);
         }
@@ -84,7 +114,7 @@ impl Job {
     }
 }
 
-fn read(path: &Path, root: Section<'_>) -> Option<Job> {
+fn read(path: &Path, root: Section<'_>, needs: FilesNeeded) -> Option<Job> {
     let top = TopKeys::read_keys(&root)?;
     let run = section::run::read(root.section_or_empty("run"));
     let model = match root.section("model") {
@@ -110,7 +140,8 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         }
     };
     let kind = model.as_ref().map(|model| model.kind);
-    let features = section::feature::read_all(path, &root, kind, input.as_ref());
+    let (features, analyses) =
+        section::feature::read_all(path, &root, kind, input.as_ref(), needs).unzip();
     let train = section::train::read(root.section_or_empty("train"));
     let eval = section::eval::read(root.section_or_empty("eval"));
     let evaluations = section::evaluation::read_all(&root);
@@ -145,13 +176,32 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
     }
     if let (Some(input), Some(train)) = (&input, &train)
         && input.eval.is_none()
-        && train.early_stopping.is_some()
     {
-        let message =
-            "[train.early_stopping] goes by evaluations, and the job has no section [input.eval]";
-        root.problems().push(
-            Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
+        let rules = [
+            ("early_stopping", train.early_stopping.is_some()),
+            ("reduce_on_plateau", train.reduce_on_plateau.is_some()),
+        ];
+        for (rule, _) in rules.into_iter().filter(|(_, is_given)| *is_given) {
+            let message = format!(
+                "[train.{rule}] goes by evaluations, and the job has no section [input.eval]"
+            );
+            root.problems().push(
+                Diagnostic::error(Code::E1005, message).help("add it, with files = [\"eval.csv\"]"),
+            );
+        }
+    }
+    if let (Some(strategy), Some(train)) = (&strategy, &train)
+        && train.reduce_on_plateau.is_some()
+        && (strategy.kind.is_mirrored() || strategy.kind == StrategyKind::Mirrored)
+    {
+        let message = format!(
+            "[train.reduce_on_plateau] needs parameters that servers or one process update, and under strategy.kind = \"{}\" \
+             every worker updates its own copy",
+            strategy.kind.name()
         );
+        root.problems().push(Diagnostic::error(Code::E1006, message).help(
+            "use kind = \"parameter_server\", \"central_storage\" or \"one_device\", or a schedule of the learning rate by steps",
+        ));
     }
     if let (Some(model), Some(eval)) = (&model, &eval)
         && model.head == HeadKind::Binary
@@ -198,5 +248,6 @@ fn read(path: &Path, root: Section<'_>) -> Option<Job> {
         publish: publish?,
         written: Written::default(),
         warnings: Warnings::default(),
+        analyses: Analyses(analyses.unwrap_or_default()),
     })
 }

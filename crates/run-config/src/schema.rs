@@ -164,6 +164,9 @@ impl Definitions {
             Takes::Number(Bound::Fraction) => {
                 json!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 })
             }
+            Takes::Number(Bound::ProperFraction) => {
+                json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 })
+            }
             Takes::Text => json!({ "type": "string" }),
             Takes::Texts => one_or_list(&json!({ "type": "string" })),
             Takes::Choice(names) => json!({ "enum": names }),

@@ -41,7 +41,7 @@ impl Chief {
             return Ok(());
         }
         if let Some(evaluated) = &mut run.evaluated {
-            evaluated.look().await;
+            evaluated.look(run.saved.step).await;
         }
         let job = &self.job;
         let saver = Saver {

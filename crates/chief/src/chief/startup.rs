@@ -9,7 +9,7 @@ use std::time::Duration;
 use fnv::FnvHasher;
 use futures_util::future::{join_all, try_join_all};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use trainyard_checkpoint::{
     Checkpoint, Manifest, PartRead, WarmStart, latest, list, misfit, set_aside, sweep_before,
 };
@@ -25,7 +25,7 @@ use trainyard_run_config::WarmStartConfig;
 use trainyard_runtime::{Backoff, FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
-use super::watch::{SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
+use super::watch::{SAVE_RETRY_INTERVAL, SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
 use super::{Chief, Run};
 use crate::start_files::at_start;
 use crate::warm_start::find_warm_start;
@@ -49,12 +49,18 @@ pub(super) async fn bring_up(
 async fn work(lead: &mut Chief, run: &mut Run) -> Result<(), Diagnostic> {
     let start = if run.epoch == 0 {
         Start::OfProcess
+    } else if run.plateau.is_some() {
+        Start::OtherRates
     } else {
         Start::Again
     };
     let settling = Instant::now() + lead.connect_deadline;
     loop {
         let servers = claim_all(lead, run).await?;
+        if start == Start::OfProcess {
+            lead.recall_reductions(run).await?;
+        }
+        lead.set_rates(run);
         let shards = lead.shards.clone();
         let epoch = run.epoch;
         let opening = async {
@@ -131,6 +137,8 @@ async fn claim_all(lead: &Chief, run: &mut Run) -> Result<Vec<ServerStatus>, Dia
 enum Start {
     /// The first one of this process: servers may train already, for an earlier chief.
     OfProcess,
+    /// A later one, with other learning rates: the servers have trained until now.
+    OtherRates,
     /// A later one, after servers were lost.
     Again,
 }
@@ -190,7 +198,7 @@ async fn half_step(
 ) -> Result<Option<HalfStep>, Diagnostic> {
     lead.plan.provenance = run.provenance.clone();
     let values = ServerValues::of(lead, servers)?;
-    let is_due = start == Start::OfProcess && values.is_whole && values.is_changed;
+    let is_due = start != Start::Again && values.is_whole && values.is_changed;
     if !is_due || lead.mirror.is_some() || lead.plan.update != Update::Sync {
         return Ok(None);
     }
@@ -220,7 +228,8 @@ impl HalfStep {
         let of_servers = lead.provenance_of_servers(run).await?;
         let problem = |why: &str| {
             let message = format!(
-                "the job file has changed while some servers have completed step {step} and others have not, and {why}"
+                "the job file or its learning rates have changed while some servers have completed step {step} and others have \
+                 not, and {why}"
             );
             Diagnostic::error(Code::E2010, message)
                 .note("nothing was lost: the servers hold all steps")
@@ -235,7 +244,8 @@ impl HalfStep {
         }
         info!(
             %step,
-            "the job file has changed, and only some servers have completed the latest step: the tasks complete it first"
+            "the job file or its learning rates have changed, and only some servers have completed the latest step: the tasks \
+             complete it first"
         );
         let reported = lead.positions_from(run, 0).await?;
         let positions: Vec<_> = reported
@@ -313,7 +323,7 @@ async fn open(
     let first_server = lead.first_server();
     let servers = &servers[first_server..];
     let moved = moved_shards(lead)?;
-    let running = start == Start::OfProcess && values.is_whole && moved.is_empty();
+    let running = start != Start::Again && values.is_whole && moved.is_empty();
     let is_changed = values.is_changed;
     if running && lead.mirror.is_some() && !is_changed {
         // The chief's replica joins the process group with the values of the latest checkpoint. A member that has come
@@ -325,12 +335,19 @@ async fn open(
             "the tasks that hold parameters continue from theirs"
         );
     } else if running && lead.mirror.is_none() && is_changed {
+        let what = match start {
+            Start::OtherRates => "the evaluations bring no gain",
+            _ => "the job file has changed since the servers were prepared",
+        };
         info!(
             cluster_epoch = run.epoch,
-            "the job file has changed since the servers were prepared: the chief saves a \
-            checkpoint now, and training continues from it"
+            "{what}: the chief saves a checkpoint now, and training continues from it"
         );
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
+        run.versions = servers
+            .iter()
+            .map(|server| Some(server.store.version))
+            .collect();
         run.server_bytes = servers
             .iter()
             .map(|server| server.store.value_bytes)
@@ -341,11 +358,25 @@ async fn open(
         // No task trains meanwhile, so no server changes.
         let saved = lead.save_apart(run).await;
         run.provenance = provenance;
-        saved?;
-        prepare(lead, run, Prepared::AllStores).await?;
+        match saved {
+            Ok(()) => prepare(lead, run, Prepared::AllStores).await?,
+            Err(problem) if start == Start::OtherRates => {
+                let seconds = SAVE_RETRY_INTERVAL.as_secs();
+                let problem = problem.note(format!(
+                    "training continues with the learning rates that it had, and the chief tries again in {seconds} s"
+                ));
+                error!("{}", problem.log_line());
+                run.plateau = None;
+                run.rates_stay_until = Instant::now() + SAVE_RETRY_INTERVAL;
+                lead.set_rates(run);
+                lead.plan.settings = settings(&lead.plan);
+            }
+            Err(problem) => return Err(problem),
+        }
     } else if running && lead.mirror.is_none() {
         // The job has continued without its chief: it is adopted as it is.
         run.global_step = servers.first().map_or(0, |server| server.store.global_step);
+        lead.record_reductions(run).await?;
         info!(
             cluster_epoch = run.epoch,
             step = run.global_step,
@@ -629,6 +660,8 @@ async fn prepare(lead: &mut Chief, run: &mut Run, stores: Prepared) -> Result<()
             }
         };
         begin_from(lead, run, checkpoint.as_ref())?;
+        lead.record_reductions(run).await?;
+        lead.plan.settings = settings(&lead.plan);
         if stores == Prepared::AllStores {
             // From now on, a log of earlier values does not belong to this job.
             let epoch = run.epoch;

@@ -15,6 +15,7 @@ use trainyard_parameter_store::{Identity, Rejections, ShardPosition, State, Upda
 use trainyard_trainer::{Outcome, into_diagnostic};
 
 use super::{Chief, LEAVE_TIMEOUT, Run};
+use crate::plateau::Plateau;
 use crate::telemetry::Telemetry;
 use trainyard_coordinator::{Dispatcher, Liveness};
 
@@ -48,6 +49,8 @@ pub(super) enum Seen {
     Ended,
     /// The evaluations or the callbacks have ended the job.
     EndedEarly(String),
+    /// The evaluations bring no gain: the learning rates fall.
+    Plateau(Plateau),
     /// The token was cancelled.
     Stopped,
     /// The job cannot continue.
@@ -198,16 +201,29 @@ pub(super) async fn watch(
         {
             return Seen::EndedEarly(why);
         }
-        // A checkpoint that failed, or whose retry is not due, must not block the chief's own loop.
-        lead.looked
-            .send_modify(|looked| looked.saved = run.global_step);
+        let is_awaited = run
+            .evaluated
+            .as_ref()
+            .is_some_and(|evaluated| evaluated.is_awaited(run.saved.step));
+        if !is_awaited {
+            // A checkpoint that failed, or whose retry is not due, must not block the chief's own loop.
+            lead.looked
+                .send_modify(|looked| looked.saved = run.global_step);
+        }
         if let Some(seen) = lead.look_at_tasks(run, &mut told).await {
             return seen;
         }
         if let Some(evaluated) = &mut run.evaluated {
-            evaluated.poll().await;
+            evaluated.poll(run.saved.step).await;
             if let Some(why) = evaluated.verdict.stop.clone() {
                 return Seen::EndedEarly(why);
+            }
+            let made = &run.reductions.reductions;
+            if let Some(plateau) = evaluated.plateau(made, run.global_step)
+                && !lead.is_at_last_step(run)
+                && Instant::now() >= run.rates_stay_until
+            {
+                return Seen::Plateau(plateau);
             }
         }
         tokio::select! {

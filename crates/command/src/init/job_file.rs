@@ -79,7 +79,7 @@ pub(super) struct JobFile<'a> {
 }
 
 /// Returns a text as TOML. A JSON string is also a TOML string, but for the one control character that JSON leaves as it is.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     json!(text).to_string().replace('\u{7f}', "\\u007f")
 }
 

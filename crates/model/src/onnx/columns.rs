@@ -6,7 +6,7 @@ use trainyard_input::Missing;
 use trainyard_onnx::{
     Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Operator, Tensor, attribute,
 };
-use trainyard_run_config::{FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, Time};
+use trainyard_run_config::{Bin, FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, Time};
 use trainyard_vocabulary::Words;
 
 use super::Builder;
@@ -29,8 +29,44 @@ impl Builder<'_> {
             column.operand_field(),
             &column.numbers,
         );
+        let out = self.encoded(&scope, &out, &column.numbers);
         self.numbers.insert(feature, out.clone());
         out
+    }
+
+    /// Returns numbers in their piecewise linear encoding, if they have one.
+    fn encoded(&mut self, scope: &str, numbers: &Name, config: &Numbers) -> Name {
+        if config.piecewise_linear.is_none() {
+            return numbers.clone();
+        }
+        let bins: Vec<Bin> = config.bins().collect();
+        let graph = &mut self.graph;
+        let mut of_bins = |name: &str, of: fn(&Bin) -> f32| {
+            let values: Vec<f32> = bins.iter().map(of).collect();
+            graph.floats(&format!("{scope}/{name}"), &[1, 1, bins.len()], &values)
+        };
+        let begin = of_bins("bin_begin", |bin| bin.begin);
+        let length = of_bins("bin_length", |bin| bin.length);
+        let least = of_bins("bin_least", |bin| bin.least);
+        let most = of_bins("bin_most", |bin| bin.most);
+        let last = graph.list(&[2]);
+        let mut node = |operator: &str, name: &str, inputs: &[&Name]| {
+            graph.node(operator, &format!("{scope}/{name}"), inputs, [])
+        };
+        let value = node("Unsqueeze", "apart", &[numbers, &last]);
+        let value = node("Sub", "from_begin", &[&value, &begin]);
+        let value = node("Div", "share", &[&value, &length]);
+        let above = node("Greater", "above_least", &[&value, &least]);
+        let value = node("Where", "from_least", &[&above, &value, &least]);
+        let below = node("Less", "below_most", &[&value, &most]);
+        let value = node("Where", "filled_share", &[&below, &value, &most]);
+        let shape = self.graph.list(&[-1, (config.width * bins.len()) as i64]);
+        self.graph.node(
+            "Reshape",
+            &format!("{scope}/piecewise_linear"),
+            &[&value, &shape],
+            [],
+        )
     }
 
     /// Combines the numbers of a column with those of another column, clips them to their bounds, and normalises them.
@@ -96,31 +132,47 @@ impl Builder<'_> {
                 );
                 graph.node("Log", &format!("{scope}/log"), &[&value], [])
             }
-            Normalizer::Log1p => {
-                // Max would propagate NaN, but NaN counts as 0.
-                let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
-                let above = graph.node(
-                    "Greater",
-                    &format!("{scope}/above_zero"),
-                    &[&value, &zero],
+            Normalizer::Log1p => self.log1p(scope, &value),
+            Normalizer::SignedLog1p => {
+                // One of both terms is 0.
+                let negative = graph.node("Neg", &format!("{scope}/negative"), &[&value], []);
+                let above = self.log1p(&format!("{scope}/above"), &value);
+                let below = self.log1p(&format!("{scope}/below"), &negative);
+                self.graph.node(
+                    "Sub",
+                    &format!("{scope}/signed_log1p"),
+                    &[&above, &below],
                     [],
-                );
-                let value = graph.node(
-                    "Where",
-                    &format!("{scope}/not_below"),
-                    &[&above, &value, &zero],
-                    [],
-                );
-                // Single precision would lose small numbers beside the 1.
-                let double = attribute("to", Attribute::Int(Tensor::Double.number().into()));
-                let value = graph.node("Cast", &format!("{scope}/wide"), &[&value], [double]);
-                let one = graph.doubles(&format!("{scope}/one"), &[1], &[1.0]);
-                let value = graph.node("Add", &format!("{scope}/plus_one"), &[&value, &one], []);
-                let value = graph.node("Log", &format!("{scope}/log"), &[&value], []);
-                let single = attribute("to", Attribute::Int(Tensor::Float.number().into()));
-                graph.node("Cast", &format!("{scope}/log1p"), &[&value], [single])
+                )
             }
         }
+    }
+
+    /// Returns `ln(1 + max(x, 0))`.
+    fn log1p(&mut self, scope: &str, value: &Name) -> Name {
+        let graph = &mut self.graph;
+        // Max would propagate NaN, but NaN counts as 0.
+        let zero = graph.floats(&format!("{scope}/zero"), &[1], &[0.0]);
+        let above = graph.node(
+            "Greater",
+            &format!("{scope}/above_zero"),
+            &[value, &zero],
+            [],
+        );
+        let value = graph.node(
+            "Where",
+            &format!("{scope}/not_below"),
+            &[&above, value, &zero],
+            [],
+        );
+        // Single precision would lose small numbers beside the 1.
+        let double = attribute("to", Attribute::Int(Tensor::Double.number().into()));
+        let value = graph.node("Cast", &format!("{scope}/wide"), &[&value], [double]);
+        let one = graph.doubles(&format!("{scope}/one"), &[1], &[1.0]);
+        let value = graph.node("Add", &format!("{scope}/plus_one"), &[&value, &one], []);
+        let value = graph.node("Log", &format!("{scope}/log"), &[&value], []);
+        let single = attribute("to", Attribute::Int(Tensor::Float.number().into()));
+        graph.node("Cast", &format!("{scope}/log1p"), &[&value], [single])
     }
 
     /// Returns the numbers of a field. The default, if any, replaces missing numbers (NaN).

@@ -1,6 +1,6 @@
 //! Numeric columns in a SavedModel: parts of times, other columns, bounds, normalizers.
 
-use trainyard_run_config::{LOG_MIN, Normalizer, Numbers, Operand, Time};
+use trainyard_run_config::{Bin, LOG_MIN, Normalizer, Numbers, Operand, Time};
 use trainyard_tensorflow_formats::generated::DataType;
 use trainyard_tensorflow_formats::saved_model::{Binary, Comparison, Edge, Unary};
 
@@ -25,8 +25,35 @@ impl Builder<'_> {
         let column = &canned.records.columns.numeric[feature];
         let fields = [Some(column.field()), column.operand_field()];
         let out = self.normalized(&column.name, fields, &column.numbers);
+        let out = self.encoded(&column.name, &out, &column.numbers);
         self.numbers.insert(feature, out.clone());
         out
+    }
+
+    /// Returns numbers in their piecewise linear encoding, if they have one.
+    fn encoded(&mut self, name: &str, numbers: &Edge, config: &Numbers) -> Edge {
+        if config.piecewise_linear.is_none() {
+            return numbers.clone();
+        }
+        let scope = self.name(&format!("columns/{name}_piecewise_linear"));
+        let name = |part: &str| format!("{scope}/{part}");
+        let bins: Vec<Bin> = config.bins().collect();
+        let graph = &mut *self.graph;
+        let mut of_bins = |part: &str, of: fn(&Bin) -> f32| {
+            let values: Vec<f32> = bins.iter().map(of).collect();
+            graph.floats(&name(part), &[1, 1, bins.len()], &values)
+        };
+        let begin = of_bins("begin", |bin| bin.begin);
+        let length = of_bins("length", |bin| bin.length);
+        let least = of_bins("least", |bin| bin.least);
+        let most = of_bins("most", |bin| bin.most);
+        let value = graph.reshape(&name("apart"), numbers, &[-1, config.width as i64, 1]);
+        let value = graph.binary(Binary::Subtract, &name("from_begin"), &value, &begin);
+        let value = graph.binary(Binary::Divide, &name("share"), &value, &length);
+        let value = graph.binary(Binary::Maximum, &name("from_least"), &value, &least);
+        let value = graph.binary(Binary::Minimum, &name("filled_share"), &value, &most);
+        let width = (config.width * bins.len()) as i64;
+        graph.reshape(&name("encoded"), &value, &[-1, width])
     }
 
     /// Combines the numbers of a column with those of another column, clips and normalises them.
@@ -76,6 +103,16 @@ impl Builder<'_> {
                 let min = graph.float(min);
                 let value = graph.binary(Binary::Subtract, &name("above_min"), &value, &min);
                 graph.binary(Binary::Divide, &name("min_max"), &value, &range)
+            }
+            Normalizer::SignedLog1p => {
+                // One of both terms is 0.
+                let zero = graph.float(0.0);
+                let above = graph.binary(Binary::Maximum, &name("not_below"), &value, &zero);
+                let above = graph.unary(Unary::Log1p, &name("log1p_above"), &above);
+                let negative = graph.binary(Binary::Subtract, &name("negative"), &zero, &value);
+                let below = graph.binary(Binary::Maximum, &name("not_above"), &negative, &zero);
+                let below = graph.unary(Unary::Log1p, &name("log1p_below"), &below);
+                graph.binary(Binary::Subtract, &name("signed_log1p"), &above, &below)
             }
             Normalizer::Log => {
                 let least = graph.float(LOG_MIN);

@@ -2,6 +2,7 @@
 
 mod cross;
 mod dynamic;
+mod files;
 mod numbers;
 mod part;
 mod vocabulary;
@@ -12,11 +13,13 @@ use std::path::Path;
 use trainyard_diagnostic::{Code, Kinds, Section, Takes, Value, kinds, section};
 
 use self::dynamic::DynamicKeys;
-use self::numbers::{BoundaryKeys, NumberKeys};
+use self::files::FeatureFiles;
+use self::numbers::{BoundaryKeys, EncodingKeys, NumberKeys};
 use self::part::PartKeys;
 pub(crate) use self::part::settle_initial_values;
-use self::vocabulary::{VocabularyFiles, VocabularyKeys};
+use self::vocabulary::VocabularyKeys;
 use super::input::separator_at;
+use crate::analysis::{Analysis, FilesNeeded};
 use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, InputConfig, ModelKind, Numbers};
 
 /// Most buckets of a column: row indices have 32 bits.
@@ -27,7 +30,7 @@ kinds! {
     #[derive(Debug)]
     pub(crate) enum FeatureKeys = "feature kind" {
         /// numbers (`numeric_column`)
-        "numeric" => Numeric(NumberKeys),
+        "numeric" => Numeric(NumberKeys, EncodingKeys, BoundaryKeys),
         /// numbers, divided into ranges (`bucketized_column`)
         "bucketized" => Bucketized(NumberKeys, BoundaryKeys),
         /// values, by their hashes (`categorical_column_with_hash_bucket`)
@@ -129,13 +132,15 @@ pub(crate) fn read_all(
     root: &Section<'_>,
     model: Option<ModelKind>,
     input: Option<&InputConfig>,
-) -> Option<Vec<FeatureConfig>> {
+    needs: FilesNeeded,
+) -> Option<(Vec<FeatureConfig>, Vec<Analysis>)> {
     let mut features: Vec<FeatureConfig> = Vec::new();
+    let mut analyses = Vec::new();
     let free = |model: ModelKind| model.is_custom() || model.family == Family::Baseline;
     let needed = model.is_none_or(|model| !free(model));
     if root.node("feature").is_none() {
         if !needed {
-            return Some(features);
+            return Some((features, analyses));
         }
         root.missing_section(
             "feature",
@@ -157,7 +162,7 @@ pub(crate) fn read_all(
     // For each feature, the index of its section: a section with several columns stands for several features.
     let mut tables = Vec::new();
     let mut of_name = HashMap::<String, Vec<usize>>::new();
-    let mut files = VocabularyFiles::new(path, input);
+    let mut files = FeatureFiles::new(path, input, needs);
     for (place, section) in sections.iter().enumerate() {
         match read(&mut files, section, model) {
             Some(read) => {
@@ -171,12 +176,18 @@ pub(crate) fn read_all(
                         );
                     }
                     same.push(features.len());
+                    analyses.extend(files.made.iter().map(|(file, rule)| Analysis {
+                        feature: features.len(),
+                        file: file.clone(),
+                        rule: *rule,
+                    }));
                     features.push(feature);
                     tables.push(place);
                 }
             }
             None => complete = false,
         }
+        files.made.clear();
     }
     if complete {
         if needed {
@@ -188,7 +199,7 @@ pub(crate) fn read_all(
         part::check_tables(root, &features);
     }
     sections.into_iter().for_each(Section::finish);
-    complete.then_some(features)
+    complete.then_some((features, analyses))
 }
 
 /// Returns whether two features of one name clash. They may share it if they feed different parts, as `c` wide and `c`
@@ -205,7 +216,7 @@ fn clash(one: &FeatureConfig, other: &FeatureConfig) -> bool {
 }
 
 fn read(
-    files: &mut VocabularyFiles,
+    files: &mut FeatureFiles,
     section: &Section<'_>,
     model: Option<ModelKind>,
 ) -> Option<Vec<FeatureConfig>> {
@@ -251,14 +262,18 @@ fn read(
             deep: deep.clone(),
         }
     });
-    Some(features.collect())
+    let mut features: Vec<FeatureConfig> = features.collect();
+    if let FeatureKeys::Numeric(.., keys) | FeatureKeys::Bucketized(_, keys) = &keys {
+        keys.settle(files, section, &mut features)?;
+    }
+    Some(features)
 }
 
 impl FeatureKeys {
     /// Returns the column with the weights of the ids.
     fn weights(&self) -> Option<&str> {
         match self {
-            Self::Numeric(_) | Self::Bucketized(..) => None,
+            Self::Numeric(..) | Self::Bucketized(..) => None,
             Self::Hashed(.., keys)
             | Self::Vocabulary(.., keys)
             | Self::Identity(.., keys)
@@ -372,7 +387,7 @@ fn columns(section: &Section<'_>, own: &ColumnKeys, keys: &FeatureKeys) -> Optio
 
 /// Returns the kind of each column. Without columns, it checks the other keys only.
 fn of_columns(
-    files: &mut VocabularyFiles,
+    files: &mut FeatureFiles,
     section: &Section<'_>,
     keys: &FeatureKeys,
     columns: Option<&[String]>,
@@ -380,14 +395,19 @@ fn of_columns(
     let count = columns.map(<[String]>::len);
     let columns = columns.unwrap_or_default().iter().cloned();
     match keys {
-        FeatureKeys::Numeric(keys) => {
-            let numbers = keys.numbers(section)?;
+        FeatureKeys::Numeric(keys, encoding, bounds) => {
+            let numbers = keys.numbers(section);
+            let piecewise_linear = bounds.encoding(section, encoding)?;
+            let numbers = Numbers {
+                piecewise_linear,
+                ..numbers?
+            };
             let numeric = |column| FeatureKind::Numeric(with_column(&numbers, column));
             Some(columns.map(numeric).collect())
         }
-        FeatureKeys::Bucketized(keys, BoundaryKeys { boundaries }) => {
+        FeatureKeys::Bucketized(keys, bounds) => {
             let numbers = keys.numbers(section);
-            let boundaries = boundaries.as_ref()?;
+            let boundaries = bounds.listed(section)?;
             let numbers = numbers?;
             let bucketized = |column| FeatureKind::Bucketized {
                 numbers: with_column(&numbers, column),

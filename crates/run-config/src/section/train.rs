@@ -29,6 +29,9 @@ section! {
         /// [below](#trainearly_stopping)
         early_stopping: Option<EarlyStoppingConfig> = custom(read_early_stopping, early_stopping_takes, "")
             .optional("none"), serde(skip_serializing_if = "Option::is_none");
+        /// learning rates fall when evaluations bring no gain. Needs `[input.eval]`; keys [below](#trainreduce_on_plateau)
+        reduce_on_plateau: Option<ReduceOnPlateauConfig> = custom(read_reduce_on_plateau, reduce_on_plateau_takes, "")
+            .optional("none"), serde(skip_serializing_if = "Option::is_none");
     }
 }
 
@@ -51,6 +54,27 @@ section! {
         min_steps: u64 = integer(0..=u64::MAX).or(0);
         /// an evaluation is better only if it improves by more than this
         min_delta: f64 = number(Bound::NotNegative).or(0.0);
+    }
+}
+
+section! {
+    /// Keys of `[train.reduce_on_plateau]`.
+    #[derive(Debug)]
+    pub(crate) struct ReduceOnPlateauKeys {
+        /// number by which a reduction multiplies all learning rates, > 0 and < 1
+        factor: f64 = number(Bound::ProperFraction).or(0.1);
+        /// evaluations without a better one since the best, or since the last reduction, after which the rates fall
+        patience: u64 = integer(1..=u64::MAX).or(1);
+        /// metric to compare
+        metric: String = text().or("loss".to_owned());
+        /// direction of the metric
+        higher_is_better: Option<bool> = flag().optional("that of the metric; required for metrics that have none");
+        /// an evaluation is better only if it improves by more than this
+        min_delta: f64 = number(Bound::NotNegative).or(0.0);
+        /// evaluations after a reduction that do not count for `patience`
+        cooldown: u64 = integer(0..=u64::MAX).or(0);
+        /// share of their own values to which the rates fall at most, > 0 and < 1
+        min_factor: f64 = number(Bound::ProperFraction).or(0.001);
     }
 }
 
@@ -87,6 +111,70 @@ pub struct EarlyStoppingConfig {
     pub min_delta: f64,
 }
 
+/// Evaluations that reduce learning rates (`torch.optim.lr_scheduler.ReduceLROnPlateau`,
+/// `tf.keras.callbacks.ReduceLROnPlateau`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReduceOnPlateauConfig {
+    /// Factor of each reduction, between 0 and 1; 0.1 by default.
+    pub factor: f64,
+    /// Evaluations without improvement that reduce the rates; at least 1, which is the default.
+    pub patience: u64,
+    /// Name of the metric; `loss` by default.
+    pub metric: String,
+    /// A higher metric is better.
+    pub higher_is_better: bool,
+    /// Largest gain that does not count as improvement; 0 by default.
+    pub min_delta: f64,
+    /// Evaluations after a reduction that do not count; 0 by default.
+    pub cooldown: u64,
+    /// Lowest product of all reductions, between 0 and 1; 0.001 by default.
+    pub min_factor: f64,
+}
+
+/// What makes an evaluation better than the best one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Improvement {
+    higher_is_better: bool,
+    min_delta: f64,
+}
+
+impl Improvement {
+    /// Returns whether the value of an evaluation is better than the best one.
+    pub fn is_made(self, value: f64, best: f64) -> bool {
+        if self.higher_is_better {
+            value > best + self.min_delta
+        } else {
+            value < best - self.min_delta
+        }
+    }
+}
+
+impl EarlyStoppingConfig {
+    /// Returns what makes an evaluation better than the best one.
+    pub fn improvement(&self) -> Improvement {
+        Improvement {
+            higher_is_better: self.higher_is_better,
+            min_delta: self.min_delta,
+        }
+    }
+}
+
+impl ReduceOnPlateauConfig {
+    /// Returns what makes an evaluation better than the best one.
+    pub fn improvement(&self) -> Improvement {
+        Improvement {
+            higher_is_better: self.higher_is_better,
+            min_delta: self.min_delta,
+        }
+    }
+
+    /// Returns the product of `reductions` reductions: what the rates are multiplied by.
+    pub fn factor_after(&self, reductions: usize) -> f64 {
+        let exponent = i32::try_from(reductions).unwrap_or(i32::MAX);
+        self.factor.powi(exponent).max(self.min_factor)
+    }
+}
+
 /// Source of the initial values of a new model (`tf.estimator.WarmStartSettings`).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmStartConfig {
@@ -112,6 +200,10 @@ fn warm_start_takes() -> Takes {
 
 fn early_stopping_takes() -> Takes {
     Takes::Table(EarlyStoppingKeys::keys())
+}
+
+fn reduce_on_plateau_takes() -> Takes {
+    Takes::Table(ReduceOnPlateauKeys::keys())
 }
 
 fn read_warm_start(section: &Section<'_>, key: &'static str) -> Option<WarmStartConfig> {
@@ -173,5 +265,24 @@ fn read_early_stopping(section: &Section<'_>, key: &'static str) -> Option<Early
         stop_at: keys.stop_at,
         min_steps: keys.min_steps,
         min_delta: keys.min_delta,
+    })
+}
+
+fn read_reduce_on_plateau(
+    section: &Section<'_>,
+    key: &'static str,
+) -> Option<ReduceOnPlateauConfig> {
+    let section = section.section(key)?;
+    let keys = ReduceOnPlateauKeys::read_keys(&section)?;
+    let higher_is_better = direction(&section, &keys.metric, keys.higher_is_better);
+    section.finish();
+    Some(ReduceOnPlateauConfig {
+        factor: keys.factor,
+        patience: keys.patience,
+        metric: keys.metric,
+        higher_is_better: higher_is_better?,
+        min_delta: keys.min_delta,
+        cooldown: keys.cooldown,
+        min_factor: keys.min_factor,
     })
 }

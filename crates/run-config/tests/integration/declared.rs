@@ -292,6 +292,7 @@ fn tables() -> Vec<Table> {
         of_keys(TRAINING, of_training),
         of_kinds(TRAINING, "clipping", &kinds_at("train.clip_gradients")),
         section("### `[train.early_stopping]`", "train.early_stopping"),
+        section("### `[train.reduce_on_plateau]`", "train.reduce_on_plateau"),
         section(STRATEGY, "strategy"),
         of_kinds(STRATEGY, "partitioner", &partitioners),
         of_keys_by_kind(STRATEGY, "key of a partitioner", &partitioners),

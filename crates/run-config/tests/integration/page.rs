@@ -62,6 +62,7 @@ clip_gradients = { kind = "global_norm", clip = 5.0 }
 warm_start = { from = "runs/old" }
 [train.early_stopping]
 stop_at = 0.5
+[train.reduce_on_plateau]
 [eval]
 [[evaluation]]
 name = "mobile"
@@ -205,7 +206,7 @@ fn of_section<'a>(rows: &'a [Row], section: &str) -> Vec<&'a Row> {
 }
 
 /// Sections with a table of keys of their own, and its heading.
-const SECTIONS: [(&str, &str); 11] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("", "Top level"),
     ("run", "`[run]` (TensorFlow's `RunConfig`)"),
     ("input", "`[input]`"),
@@ -213,6 +214,7 @@ const SECTIONS: [(&str, &str); 11] = [
     ("input.eval", "`[input.train]` and `[input.eval]`"),
     ("model", "`[model]`"),
     ("train.early_stopping", "`[train.early_stopping]`"),
+    ("train.reduce_on_plateau", "`[train.reduce_on_plateau]`"),
     ("strategy", "`[strategy]`"),
     ("parameter_servers", "`[parameter_servers]`"),
     ("parameter_servers.guard", "`[parameter_servers.guard]`"),

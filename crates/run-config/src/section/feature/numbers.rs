@@ -2,7 +2,12 @@
 
 use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
-use crate::{Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
+use super::files::FeatureFiles;
+use crate::analysis::{AnalysisRule, FilesNeeded};
+use crate::{FeatureConfig, FeatureKind, Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
+
+/// Most boundaries that are made for a feature.
+const QUANTILES_MAX: u64 = 1 << 16;
 
 /// Most numbers in a field.
 const WIDTH_MAX: u64 = 1 << 20;
@@ -13,7 +18,7 @@ section! {
     pub(crate) struct NumberKeys {
         /// numbers in a field, `2` or `[2, 2]`
         shape: Option<usize> = custom(read_shape, takes_shape, "1").or_invalid(1);
-        /// `none`; `log1p`: ln(1 + x), where numbers below 0 count as 0; `log`: ln(x), where numbers below 1e-7 count as
+        /// `none`; `log1p`: ln(1 + x), where numbers below 0 count as 0; `signed_log1p`: ln(1 + x), and -ln(1 - x) below 0; `log`: ln(x), where numbers below 1e-7 count as
         /// 1e-7; `min_max`: (x - min) / (max - min); `standardize`: (x - mean) / stddev
         normalizer: Option<NormalizerName> = choice("normalizer", &NormalizerName::NAMES).or_invalid(NormalizerName::None);
         /// for `standardize`, the subtrahend; `trainyard stats` prints it
@@ -44,12 +49,44 @@ section! {
 }
 
 section! {
-    /// Keys of `bucketized` features alone.
+    /// Keys of `numeric` features alone.
+    #[derive(Debug)]
+    pub(crate) struct EncodingKeys {
+        /// `none`: a number feeds the model as one number. `piecewise_linear` (Gorishniy et al. 2022): as a number for each bin between two
+        /// boundaries a < b, (x - a) / (b - a), which is 0 below the bin and 1 above it; below the first and above the last
+        /// boundary, the line of the outermost bin goes on
+        encoding: Encoding = choice("encoding", &Encoding::NAMES).or(Encoding::None);
+    }
+}
+
+section! {
+    /// Boundaries of `bucketized` features, and of the encoding of `numeric` ones.
     #[derive(Debug)]
     pub(crate) struct BoundaryKeys {
-        /// ascending numbers
-        boundaries: Option<Vec<f32>> = custom(read_boundaries, || Takes::Numbers, "").required_or_invalid("[18, 25, 40, 65]");
+        /// ascending numbers; for the encoding of a numeric feature at least 2
+        boundaries: Option<Vec<f32>> = custom(read_boundaries, || Takes::Numbers, "")
+            .optional_or_invalid("required with buckets and an `encoding`, or `boundaries_file`");
+        /// TOML file beside the job with a list of ascending numbers for the name of each feature that names the file
+        boundaries_file: Option<String> = text().optional("required, or `boundaries`");
+        /// for `trainyard analyze`, which makes `boundaries_file`: maximum number of boundaries. Half of them are quantiles of the
+        /// training records, the others of the distinct numbers; those of an `encoding` have the least and the greatest number
+        /// besides
+        quantiles: Option<usize> = integer(1..=QUANTILES_MAX).optional("the file is yours");
     }
+}
+
+/// How a numeric feature feeds the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    None,
+    PiecewiseLinear,
+}
+
+impl Encoding {
+    const NAMES: [(&'static str, Self); 2] = [
+        ("none", Self::None),
+        ("piecewise_linear", Self::PiecewiseLinear),
+    ];
 }
 
 const TIME_PARTS: [(&str, TimePart); 2] =
@@ -96,6 +133,7 @@ impl NumberKeys {
             operand,
             clip: self.clip,
             normalizer,
+            piecewise_linear: None,
             default,
         })
     }
@@ -183,6 +221,7 @@ impl NumberKeys {
         match name {
             NormalizerName::None => Some(Normalizer::None),
             NormalizerName::Log1p => Some(Normalizer::Log1p),
+            NormalizerName::SignedLog1p => Some(Normalizer::SignedLog1p),
             NormalizerName::Log => Some(Normalizer::Log),
             NormalizerName::Standardize => {
                 let [mean, stddev] = moments?;
@@ -314,47 +353,167 @@ impl Pair {
 pub(crate) enum NormalizerName {
     None,
     Log1p,
+    SignedLog1p,
     Log,
     MinMax,
     Standardize,
 }
 
 impl NormalizerName {
-    const NAMES: [(&'static str, Self); 5] = [
+    const NAMES: [(&'static str, Self); 6] = [
         ("none", Self::None),
         ("log1p", Self::Log1p),
+        ("signed_log1p", Self::SignedLog1p),
         ("log", Self::Log),
         ("min_max", Self::MinMax),
         ("standardize", Self::Standardize),
     ];
 }
 
+/// Fewest boundaries of an encoding.
+const EDGES_MIN: usize = 2;
+
+impl BoundaryKeys {
+    /// Returns the boundaries of the encoding of a numeric feature, as [`BoundaryKeys::listed`] does; absent if it has none.
+    pub(super) fn encoding(
+        &self,
+        section: &Section<'_>,
+        keys: &EncodingKeys,
+    ) -> Option<Option<Vec<f32>>> {
+        if keys.encoding == Encoding::PiecewiseLinear {
+            let edges = self.listed(section)?;
+            if self.boundaries_file.is_none() && edges.len() < EDGES_MIN {
+                let message = format!(
+                    "boundaries of an encoding must be at least {EDGES_MIN}, given {}",
+                    edges.len()
+                );
+                section.fail(Code::E1002, "boundaries", message);
+                return None;
+            }
+            return Some(Some(edges));
+        }
+        let given = ["boundaries", "boundaries_file", "quantiles"];
+        if let Some(key) = given.into_iter().find(|key| section.node(key).is_some()) {
+            section.fail(
+                Code::E1006,
+                key,
+                format!(
+                    "{key} of a numeric feature is of its encoding: add encoding = \"piecewise_linear\", or use kind = \"bucketized\""
+                ),
+            );
+            return None;
+        }
+        Some(None)
+    }
+
+    /// Returns the boundaries that the job lists, or none if they are in a file.
+    pub(super) fn listed(&self, section: &Section<'_>) -> Option<Vec<f32>> {
+        if self.quantiles.is_some() && self.boundaries_file.is_none() {
+            section.fail(
+                Code::E1006,
+                "quantiles",
+                "quantiles are of a file that `trainyard analyze` makes: they need the key `boundaries_file`",
+            );
+            return None;
+        }
+        match (&self.boundaries, &self.boundaries_file) {
+            (Some(_), Some(_)) => {
+                section.fail(
+                    Code::E1006,
+                    "boundaries_file",
+                    "boundaries and boundaries_file cannot be both set",
+                );
+                None
+            }
+            (Some(boundaries), None) => Some(boundaries.clone()),
+            (None, Some(_)) => Some(Vec::new()),
+            (None, None) => {
+                if section.node("boundaries").is_none() {
+                    section.missing("boundaries", "[18, 25, 40, 65]");
+                }
+                None
+            }
+        }
+    }
+
+    /// Puts the boundaries of a file into the features that are named so.
+    pub(super) fn settle(
+        &self,
+        files: &mut FeatureFiles,
+        section: &Section<'_>,
+        features: &mut [FeatureConfig],
+    ) -> Option<()> {
+        let Some(file) = &self.boundaries_file else {
+            return Some(());
+        };
+        let file = files.folder.join(file);
+        let is_made = self.quantiles.is_some();
+        let is_awaited = is_made && files.needs == FilesNeeded::NotYet;
+        let mut all = Some(());
+        for feature in features {
+            let (boundaries, fewest) = match &mut feature.kind {
+                FeatureKind::Bucketized { boundaries, .. } => (boundaries, 1),
+                FeatureKind::Numeric(Numbers {
+                    piecewise_linear: Some(edges),
+                    ..
+                }) => (edges, EDGES_MIN),
+                _ => continue,
+            };
+            if let Some(quantiles) = self.quantiles {
+                let has_ends = fewest == EDGES_MIN;
+                let rule = AnalysisRule::Boundaries {
+                    quantiles,
+                    has_ends,
+                };
+                files.made = vec![(file.clone(), rule)];
+            }
+            if is_awaited {
+                *boundaries = vec![0.0, 1.0];
+                continue;
+            }
+            match files.boundaries(section, &file, &feature.name, is_made) {
+                Some(known) if known.len() < fewest => {
+                    let message = format!(
+                        "boundaries of `{}` in {} must be at least {fewest} for its encoding, given {}",
+                        feature.name,
+                        file.display(),
+                        known.len()
+                    );
+                    section.fail(Code::E1002, "boundaries_file", message);
+                    all = None;
+                }
+                Some(known) => *boundaries = known,
+                None => all = None,
+            }
+        }
+        all
+    }
+}
+
 fn read_boundaries(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>> {
-    let numbers = section.numbers(key)?;
+    match ascending(&section.numbers(key)?) {
+        Ok(boundaries) => Some(boundaries),
+        Err(what) => {
+            section.fail(Code::E1002, key, format!("boundaries {what}"));
+            None
+        }
+    }
+}
+
+/// Returns boundaries as the numbers of a model, or what is wrong with them.
+pub(super) fn ascending(numbers: &[f64]) -> Result<Vec<f32>, String> {
     let boundaries: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
     if boundaries.is_empty() {
-        section.fail(
-            Code::E1002,
-            key,
-            "boundaries must hold at least one number, given none",
-        );
-        return None;
+        return Err("must hold at least one number, given none".to_owned());
     }
     if let Some(position) = boundaries.iter().position(|boundary| !boundary.is_finite()) {
-        let message = format!(
-            "boundaries must fit into 32 bits, given {:?}",
+        return Err(format!(
+            "must fit into 32 bits, given {:?}",
             numbers[position]
-        );
-        section.fail(Code::E1002, key, message);
-        return None;
+        ));
     }
-    if let Some(pair) = boundaries.windows(2).find(|pair| pair[0] >= pair[1]) {
-        let message = format!(
-            "boundaries must ascend, given {} before {}",
-            pair[0], pair[1]
-        );
-        section.fail(Code::E1002, key, message);
-        return None;
+    match boundaries.windows(2).find(|pair| pair[0] >= pair[1]) {
+        Some(pair) => Err(format!("must ascend, given {} before {}", pair[0], pair[1])),
+        None => Ok(boundaries),
     }
-    Some(boundaries)
 }

@@ -95,7 +95,7 @@ pub(super) fn read(
     model: Option<ModelKind>,
 ) -> Option<(bool, Option<Deep>)> {
     let PartKeys { wide, deep: given } = PartKeys::read_keys(section)?;
-    let plain = matches!(keys, FeatureKeys::Numeric(_) | FeatureKeys::Bucketized(..))
+    let plain = matches!(keys, FeatureKeys::Numeric(..) | FeatureKeys::Bucketized(..))
         .then_some(Deep::Dense);
     let deep = match given {
         None | Some(Given::No) => None,
@@ -109,7 +109,7 @@ pub(super) fn read(
         None
     } else if given.is_some() {
         deep
-    } else if model.has_dnn() && (matches!(keys, FeatureKeys::Numeric(_)) || !model.has_linear()) {
+    } else if model.has_dnn() && (matches!(keys, FeatureKeys::Numeric(..)) || !model.has_linear()) {
         plain
     } else {
         None
@@ -390,8 +390,8 @@ fn buckets(kind: &FeatureKind) -> Option<u64> {
 /// Returns how a feature is deep, if its kind can be so.
 fn deep(section: &Section<'_>, keys: &FeatureKeys, given: Given) -> Option<Deep> {
     let deep = match (given, keys) {
-        (Given::Yes, FeatureKeys::Numeric(_) | FeatureKeys::Bucketized(..)) => Some(Deep::Dense),
-        (Given::Indicator | Given::Table, FeatureKeys::Numeric(_)) => None,
+        (Given::Yes, FeatureKeys::Numeric(..) | FeatureKeys::Bucketized(..)) => Some(Deep::Dense),
+        (Given::Indicator | Given::Table, FeatureKeys::Numeric(..)) => None,
         (Given::Indicator, _) => Some(Deep::Indicator),
         (Given::Table, _) => read_table(section.section("deep")?)?,
         _ => None,
@@ -401,7 +401,7 @@ fn deep(section: &Section<'_>, keys: &FeatureKeys, given: Given) -> Option<Deep>
     let deep = deep.filter(|deep| !is_dynamic || *deep != Deep::Indicator);
     if deep.is_none() {
         let rule = match keys {
-            FeatureKeys::Numeric(_) => {
+            FeatureKeys::Numeric(..) => {
                 "deep of a numeric feature must be true or false; to embed numbers, bucketize them first"
             }
             FeatureKeys::Bucketized(..) => {

@@ -1,6 +1,5 @@
 //! Values of a vocabulary, from the job file or from a file beside it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Section, Takes, Value, section};
@@ -8,7 +7,9 @@ use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::{Error, Texts, Words};
 
 use super::BUCKETS_MAX;
-use crate::{FeatureKind, InputConfig};
+use super::files::{FeatureFiles, MADE_BY};
+use crate::FeatureKind;
+use crate::analysis::{AnalysisRule, FilesNeeded};
 
 /// Character at the start of a file that some editors write.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -25,10 +26,13 @@ section! {
         /// file beside the job with one value per line. Where `input.trim` removes the blanks around a field, no value may have
         /// them
         file: Option<String> = text().optional("required, or `values`");
+        /// for `trainyard analyze`, which makes `file`: number of occurrences in the training data that a value must have to be
+        /// listed. The rarer ones share the ids of `oov_buckets`
+        min_count: Option<u64> = integer(1..=u64::MAX).optional("the file is yours");
         /// use only this many of the values, the first ones
         size: Option<usize> = integer(1..=BUCKETS_MAX).optional("all");
         /// number of ids that all other values share; 0 = other values have no id
-        oov_buckets: u32 = integer(0..=BUCKETS_MAX).or(0);
+        oov_buckets: Option<u32> = integer(0..=BUCKETS_MAX).optional("0, or 1 with `min_count` and no `default`");
         /// id of the values that are not listed
         default: Option<u32> = integer(0..=BUCKETS_MAX).optional("none: such a value has no id");
         /// fields are whole numbers, and -1 means no value
@@ -70,26 +74,6 @@ impl Said {
     }
 }
 
-/// Vocabulary files of a job. Features that use the same values of a file share them.
-pub(super) struct VocabularyFiles {
-    /// Folder of the job file.
-    folder: PathBuf,
-    /// Fields of the input are read without the blanks around them.
-    trims: bool,
-    /// Values by the path of their file and the key `size`.
-    read: HashMap<(PathBuf, Option<usize>), Words>,
-}
-
-impl VocabularyFiles {
-    pub(super) fn new(job_file: &Path, input: Option<&InputConfig>) -> Self {
-        Self {
-            folder: job_file.parent().unwrap_or(Path::new("")).to_owned(),
-            trims: input.is_some_and(InputConfig::trims),
-            read: HashMap::new(),
-        }
-    }
-}
-
 /// Values of a feature.
 enum Values {
     /// Values that have been checked, and have ids.
@@ -114,15 +98,36 @@ struct Source {
 
 impl VocabularyKeys {
     /// Returns the values with the rules for all others.
-    pub(super) fn listed(
-        &self,
-        files: &mut VocabularyFiles,
-        section: &Section<'_>,
-    ) -> Option<Said> {
-        let oov_buckets = self.oov_buckets;
+    pub(super) fn listed(&self, files: &mut FeatureFiles, section: &Section<'_>) -> Option<Said> {
         let default = self.default;
+        let oov_buckets = self.oov_buckets.unwrap_or_else(|| {
+            let is_shared = self.min_count.is_some() && default.is_none();
+            u32::from(is_shared)
+        });
         let of_values = self.values.as_ref().map(|listed| listed.integers);
         let integers = self.integers.or(of_values).unwrap_or(false);
+        if let Some(min_count) = self.min_count {
+            let Some(file) = &self.file else {
+                section.fail(
+                    Code::E1006,
+                    "min_count",
+                    "min_count is of a file that `trainyard analyze` makes: it needs the key `file`",
+                );
+                return None;
+            };
+            let file = files.folder.join(file);
+            files
+                .made
+                .push((file, AnalysisRule::Vocabulary { min_count }));
+            if files.needs == FilesNeeded::NotYet {
+                return Some(Said {
+                    values: Words::new(std::iter::once("0").collect()).ok()?,
+                    oov_buckets,
+                    default: None,
+                    integers,
+                });
+            }
+        }
         let (source, mut values) = self.values(files, section)?;
         let key = source.key;
         if let Some(size) = self.size {
@@ -187,7 +192,7 @@ impl VocabularyKeys {
     }
 
     /// Returns the values of the job or of its file, before `size` has cut them.
-    fn values(&self, files: &VocabularyFiles, section: &Section<'_>) -> Option<(Source, Values)> {
+    fn values(&self, files: &FeatureFiles, section: &Section<'_>) -> Option<(Source, Values)> {
         match (&self.values, &self.file) {
             (Some(_), Some(_)) => {
                 section.fail(Code::E1006, "file", "values and file cannot be both set");
@@ -204,7 +209,7 @@ impl VocabularyKeys {
                 let file = files.folder.join(file);
                 let values = match files.read.get(&(file.clone(), self.size)) {
                     Some(words) => Values::Known(words.clone()),
-                    None => Values::New(read_file(section, &file)?),
+                    None => Values::New(read_file(section, &file, self.min_count.is_some())?),
                 };
                 let source = Source {
                     key: "file",
@@ -314,7 +319,7 @@ fn read_values(section: &Section<'_>, key: &'static str) -> Option<Listed> {
 
 /// Reads a file with one value per line. Spaces are kept, and a carriage return at the end of a line is dropped
 /// (TensorFlow's rules). A byte order mark is dropped, as in the files of the input.
-fn read_file(section: &Section<'_>, file: &Path) -> Option<Texts> {
+fn read_file(section: &Section<'_>, file: &Path, is_made: bool) -> Option<Texts> {
     match read_regular_text(file, FILE_BYTES_MAX) {
         Ok(mut text) => {
             if text.starts_with(BYTE_ORDER_MARK) {
@@ -334,7 +339,12 @@ fn read_file(section: &Section<'_>, file: &Path) -> Option<Texts> {
         }
         Err(error) => {
             let message = format!("vocabulary file {} cannot be read: {error}", file.display());
-            section.fail(Code::E1201, "file", message);
+            let problem = section.reject(Code::E1201, "file", message);
+            section.problems().push(if is_made {
+                problem.help(MADE_BY)
+            } else {
+                problem
+            });
             None
         }
     }
