@@ -413,8 +413,9 @@ mod tests {
             "\"\u{1}\"",
             "{\"a\" 1}",
             "[,1]",
-            "NaN",
             "Infinity",
+            "-NaN",
+            "Na",
             "\"\\ude00\"",
         ] {
             let theirs = serde_json::from_str::<serde_json::Value>(text);
@@ -427,6 +428,14 @@ mod tests {
                 let again: String = serde_json::from_str(&written).expect("a text");
                 assert_eq!(again, expected);
             }
+        }
+    }
+
+    #[test]
+    fn the_missing_number_of_python_is_read_and_infinity_is_not() {
+        assert!(skip("[NaN, 1]").is_ok());
+        for text in ["NaNs", "NaN1", "nan", "Infinity", "-Infinity"] {
+            assert!(skip(text).is_err(), "{text}");
         }
     }
 
