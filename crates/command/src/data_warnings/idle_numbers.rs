@@ -138,7 +138,7 @@ mod tests {
                 max: 200.0,
             },
         ] {
-            let found = told(|numbers| numbers.normalizer = normalizer.clone());
+            let found = told(|numbers| numbers.normalizer = normalizer);
             assert!(found.is_some(), "{normalizer:?}");
         }
         for (mean, stddev) in [(1e6, 30.0), (45.0, 0.1), (45.0, 1e5)] {

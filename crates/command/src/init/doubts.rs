@@ -272,21 +272,21 @@ mod tests {
         for value in [
             &|row: usize| format!("a{row}") as String as _,
             &|row: usize| {
-                if row % 3 == 0 {
+                if row.is_multiple_of(3) {
                     row.to_string()
                 } else {
                     format!("a{row}")
                 }
             },
             &|row: usize| {
-                if row % 20 == 0 {
+                if row.is_multiple_of(20) {
                     format!("00{row}")
                 } else {
                     (100 + row).to_string()
                 }
             },
             &|row: usize| {
-                if row % 2 == 0 {
+                if row.is_multiple_of(2) {
                     "4".to_owned()
                 } else {
                     "K".to_owned()
