@@ -60,7 +60,7 @@ fn a_wrong_request_is_told_what_is_wrong_and_the_server_goes_on() {
         ),
         (
             predict,
-            r#"{"instances": [{"x": NaN, "z": 1, "word": "a"}]}"#,
+            r#"{"instances": [{"x": Infinity, "z": 1, "word": "a"}]}"#,
             400,
             "expected a JSON value",
         ),

@@ -526,6 +526,12 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
             None => look_at_times(time.unit, column, findings),
         }
     }
+    if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind
+        && numbers.time.is_none()
+        && let Some(unit) = profile.times.get(name)
+    {
+        findings.warnings.push(times_as_numbers(*unit, name));
+    }
     if matches!(
         feature.kind,
         FeatureKind::Numeric(_) | FeatureKind::Bucketized { .. }
@@ -564,6 +570,19 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         FeatureKind::Vocabulary { .. } => look_at_vocabulary(feature, column, findings),
         _ => {}
     }
+}
+
+/// Times of a format that knows their unit, which a feature takes for plain numbers.
+fn times_as_numbers(unit: Option<TimeUnit>, name: &str) -> Diagnostic {
+    let unit = unit.map_or_else(String::new, |unit| format!(" in {}", unit.name()));
+    let message = format!(
+        "`{name}` holds times{unit}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
+         numbers"
+    );
+    warning(
+        message,
+        "give the feature `time`, as time = \"hour\"; or write numbers in one unit into the files",
+    )
 }
 
 /// Warns about times whose unit the files say, and requests for predictions have them as numbers of another one.

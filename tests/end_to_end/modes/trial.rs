@@ -184,8 +184,10 @@ impl Tasks {
             let output = end(program);
             // One that is only a backup has nothing that a checkpoint must hold.
             let holds = output.contains("the latest checkpoint holds every update");
+            // On a busy machine, the chief may save before a worker hears that it is to stop.
+            let keeps = output.contains("the log has the updates since its last checkpoint");
             assert!(
-                holds || output.contains("this server serves no shard"),
+                holds || keeps || output.contains("this server serves no shard"),
                 "{output}"
             );
         }

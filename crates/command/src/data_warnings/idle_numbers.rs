@@ -50,6 +50,17 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
     let name = &column.name;
     let (least, most) = (found.min, found.max);
     let range = format!("`{name}` is from {least} to {most} in the sample");
+    // `as` rounds to the nearest number of 32 bits, as the reader of the files does.
+    if column.distinct() > 1 && least as f32 == most as f32 {
+        return Some(warning(
+            format!(
+                "the {} different numbers of `{name}` are one number in the 32 bits that features have, {}",
+                column.distinct(),
+                least as f32
+            ),
+            "if they name something, choose a kind for names, as hashed; otherwise write them without what all have in common, as differences",
+        ));
+    }
     if let Some([low, high]) = numbers.clip {
         let is_outside = most <= f64::from(low) || least >= f64::from(high);
         if is_outside {
@@ -144,6 +155,26 @@ mod tests {
         for (mean, stddev) in [(1e6, 30.0), (45.0, 0.1), (45.0, 1e5)] {
             assert!(standardize(mean, stddev).is_some(), "{mean} {stddev}");
         }
+    }
+
+    #[test]
+    fn numbers_that_32_bits_do_not_tell_apart_are_told() {
+        let of = |begin: i64| {
+            let mut profile = Profile::default();
+            for number in begin..begin + 20 {
+                let cell = Cell {
+                    values: vec![Value::Int(number)],
+                    list: false,
+                };
+                profile.see(&["x".to_owned()], &[cell]);
+            }
+            look_at_numbers(&Numbers::of("x".to_owned()), &profile.columns[0])
+        };
+        for begin in [1 << 60, -(1 << 60), (1 << 40) - 10] {
+            let told = of(begin).expect("a warning").message;
+            assert!(told.contains("20 different numbers"), "{told}");
+        }
+        assert!(of(1 << 20).is_none());
     }
 
     #[test]

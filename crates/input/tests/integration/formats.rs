@@ -613,3 +613,62 @@ fn a_number_of_another_style_is_a_bad_row_that_names_the_style() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_text_that_is_no_utf8_is_a_bad_row_that_names_the_encoding() {
+    for (content, kind) in [
+        (&b"t,n\ncaf\xe9,1\n"[..], FieldKind::BYTES),
+        (b"t,n\n\"caf\xe9, th\xe9\",1\n", FieldKind::BYTES),
+        (
+            b"t,n\nth\xc3\xa9|caf\xe9,1\n",
+            FieldKind::Bytes {
+                separator: Some(b'|'),
+            },
+        ),
+    ] {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), content).expect("written");
+        let read = |wanted: &str, kind: FieldKind| {
+            let mut schema = Schema::default();
+            schema.want(wanted, kind);
+            let options = options(vec![file.path().to_owned()], Format::Csv, 10);
+            let mut dataset = Dataset::open(options, schema).expect("it opens");
+            dataset.next().expect("a batch or an error")
+        };
+        let problem = read("t", kind).expect_err("no text").to_string();
+        for part in ["`t`", "UTF-8", "input.encoding"] {
+            assert!(problem.contains(part), "{problem}");
+        }
+        // A column that nobody reads may hold anything.
+        assert_eq!(read("n", FieldKind::INT).expect("a batch").rows, 1);
+    }
+}
+
+#[test]
+fn a_line_of_the_names_of_the_columns_is_no_record() {
+    let names = ["word", "n"].map(str::to_owned).to_vec();
+    let read = |content: &str, columns: Option<Vec<String>>| {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), content).expect("written");
+        let mut schema = Schema::default();
+        schema.want("word", FieldKind::BYTES);
+        let options = Options {
+            columns,
+            ..options(vec![file.path().to_owned()], Format::Csv, 10)
+        };
+        let mut dataset = Dataset::open(options, schema).expect("it opens");
+        dataset.next().expect("a batch or an error")
+    };
+    for (content, columns) in [
+        ("word,n\na,1\n", Some(names.clone())),
+        ("\"word\", n\na,1\n", Some(names.clone())),
+        ("word,n\na,1\nword,n\nb,2\n", None),
+    ] {
+        let problem = read(content, columns).expect_err("a header").to_string();
+        assert!(problem.contains("names of the columns"), "{problem}");
+    }
+    for content in ["word,1\na,1\n", "words,n\n", "word,\n"] {
+        let batch = read(content, Some(names.clone())).expect("records");
+        assert!(batch.rows > 0, "{content}");
+    }
+}

@@ -25,6 +25,8 @@ pub(super) struct TextParser {
     numbers: Option<NumberStyle>,
     missing: Missing,
     schema: Schema,
+    /// Of the columns, in the file or in the options.
+    names: Vec<String>,
     /// For each field of a record, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
     /// Place of the last wanted field, plus one.
@@ -51,6 +53,7 @@ impl TextParser {
             numbers: Some(style.numbers.clone()).filter(|numbers| !numbers.is_plain()),
             missing: Missing::new(&columns.options.missing),
             schema: schema.clone(),
+            names: columns.names.to_vec(),
             wanted: targets
                 .iter()
                 .rposition(|targets| !targets.is_empty())
@@ -58,6 +61,30 @@ impl TextParser {
             targets,
             scratch: Vec::new(),
         })
+    }
+
+    /// Whether a record is a line of the names of the columns: the first of a file whose names the options give, or one between
+    /// two files that were put together. One name alone may be a value.
+    fn is_header(&self, record: &[u8]) -> bool {
+        let Some(first) = self.names.first().filter(|_| self.names.len() > 1) else {
+            return false;
+        };
+        let record = if self.trim {
+            record.trim_ascii_start()
+        } else {
+            record
+        };
+        let begin = record.strip_prefix(b"\"").unwrap_or(record);
+        if !begin.starts_with(first.as_bytes()) {
+            return false;
+        }
+        let mut names = self.names.iter();
+        let mut are_equal = true;
+        self.syntax.fields(record, |field| {
+            let field = if self.trim { field.trim_ascii() } else { field };
+            are_equal &= names.next().is_some_and(|name| name.as_bytes() == field);
+        });
+        are_equal && names.next().is_none()
     }
 
     /// Reads a record without quotes. Returns the number of its fields.
@@ -158,6 +185,9 @@ impl TextParser {
             let column = &mut batch.columns[target];
             let field = &self.schema.fields[target];
             let kind = &field.kind;
+            if matches!(kind, FieldKind::Bytes { .. }) && std::str::from_utf8(value).is_err() {
+                return Err((Some(target), no_utf8(value)));
+            }
             let outcome = match (&mut column.cells, kind) {
                 _ if self.missing.written_in(self.numbers.as_ref(), value, kind) => {
                     missing_cells(column, kind)
@@ -201,6 +231,10 @@ impl RecordParser for TextParser {
     fn append(&mut self, content: Content<'_>, batch: &mut Batch) -> Result<(), Bad> {
         let decoded = utf8(self.encoding, content.as_bytes()).map_err(|reason| (None, reason))?;
         let record = decoded.as_ref();
+        if self.is_header(record) {
+            let reason = "it holds the names of the columns, and is no record: remove the line, or input.columns, if it is the first of the file";
+            return Err((None, reason.to_owned()));
+        }
         let quoted =
             self.syntax.quotes == Quotes::Allowed && memchr::memchr(b'"', record).is_some();
         let fields = if quoted {
@@ -220,6 +254,15 @@ impl RecordParser for TextParser {
             ))
         }
     }
+}
+
+/// The same text in a request is UTF-8, and would be another value.
+#[cold]
+fn no_utf8(value: &[u8]) -> String {
+    format!(
+        "must be text of UTF-8, given `{}`: input.encoding names another encoding, such as \"latin1\"",
+        String::from_utf8_lossy(value)
+    )
 }
 
 /// Returns the place of a field without the spaces around it.
