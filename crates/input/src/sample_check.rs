@@ -198,8 +198,12 @@ mod tests {
         let [alike] = &*found.bad else {
             panic!("{:?}", found.bad)
         };
-        let cause = alike.first.cause().expect("a cause");
-        assert!(cause.contains("begins with a header line"), "{cause}");
+        let reason = &alike.first.reason;
+        assert!(reason.contains("names of the columns"), "{reason}");
+        assert!(reason.contains("input.columns"), "{reason}");
+        let other = checked("Age,size,height\n1,2,3\n", Some(&["age", "size", "height"]));
+        let reason = &other.bad[0].first.reason;
+        assert_eq!(other.bad[0].first.cause(), None, "{reason}");
         let row = checked("1,2,3\nage,2,3\n", Some(&["age", "size", "height"]))
             .bad
             .remove(0);
