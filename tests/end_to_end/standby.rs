@@ -50,7 +50,7 @@ impl Pair {
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
         let standby = tasks.add_standby();
-        tasks.start_all();
+        tasks.start_all_then_standbys(LIMIT);
         let mut pair = Self {
             ledger,
             tasks,
@@ -174,7 +174,7 @@ fn a_chief_that_stands_by_with_another_job_is_refused_and_the_one_that_leads_goe
     let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
     let standby = tasks.add_standby();
     tasks.give(standby, &["--set", "run.seed=99"]);
-    tasks.start_all();
+    tasks.start_all_then_standbys(LIMIT);
     assert!(!tasks.wait_for_end_of(standby, LIMIT));
     assert_eq!(
         tasks.exit(standby),

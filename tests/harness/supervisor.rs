@@ -332,6 +332,26 @@ impl Supervisor {
             .for_each(|task| self.start(task));
     }
 
+    /// Starts every task, those that stand by once the chief leads: of chiefs that start at once the quicker one leads.
+    ///
+    /// # Panics
+    /// As [`Supervisor::wait_until`] does.
+    pub fn start_all_then_standbys(&mut self, limit: Duration) {
+        let (standbys, others): (Vec<Task>, Vec<Task>) = self
+            .tasks()
+            .into_iter()
+            .partition(|task| self.cluster.standbys.contains_key(task));
+        others.into_iter().for_each(|task| self.start(task));
+        let chief = Task {
+            role: Role::Chief,
+            index: 0,
+        };
+        self.wait_until("the chief leads", limit, |tasks| {
+            !tasks.lines(chief, "training is open").is_empty()
+        });
+        standbys.into_iter().for_each(|task| self.start(task));
+    }
+
     /// Gives tasks that are started from now on another setting, `section.key=value`.
     pub fn set(&mut self, setting: &str) {
         self.settings.push(setting.to_owned());

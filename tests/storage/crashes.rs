@@ -450,15 +450,16 @@ fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_where_the_model_fo
     let mut tasks = cluster(&server, folder.path(), &ledger, 0, "shared_memory");
     let standby = tasks.add_standby();
     tasks.start_by(standby, environment(&server.address));
-    tasks.start_all();
+    tasks.start_all_then_standbys(LIMIT);
     tasks.wait_until("the second stands by", LIMIT, |tasks| {
         !tasks.lines(standby, "standing by").is_empty()
     });
+    let leads = |tasks: &Supervisor| !tasks.lines(standby, "training is open").is_empty();
+    // A chief that a busy machine keeps from its lease is followed, too.
     tasks.wait_until("a checkpoint", LIMIT, |tasks| {
-        tasks.lines(CHIEF, "checkpoint saved").len() >= 2
+        tasks.lines(CHIEF, "checkpoint saved").len() >= 2 || leads(tasks)
     });
     tasks.lose(CHIEF);
-    let leads = |tasks: &Supervisor| !tasks.lines(standby, "training is open").is_empty();
     let led = tasks.wait_until("the second leads", LIMIT, leads);
     println!("the second leads after {led:?}");
     assert!(

@@ -60,14 +60,6 @@ impl BadRow {
 
     /// Returns advice to the user if the job is wrong and not the row.
     pub fn cause(&self) -> Option<String> {
-        let may_be_header = self.unit == RecordUnit::FieldLine && self.line == 1;
-        let named = |column: &String| self.reason.starts_with(&format!("{column:?} is not"));
-        if may_be_header && self.column.as_ref().is_some_and(named) {
-            let cause = "the file begins with a header line, and input.columns says that it has none: leave out input.columns";
-            return Some(format!(
-                "{cause}; a feature's `name` gives it another name than its column"
-            ));
-        }
         let given = self.reason.rsplit_once(", given ").map(|(_, given)| given);
         let several = given
             .and_then(|given| given.parse::<u64>().ok())
