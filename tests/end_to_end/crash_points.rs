@@ -1,4 +1,4 @@
-//! A crash at every moment of a save, and at some of the life of a daemon; at all of it: `crash-points --daemons`.
+//! A crash at some moments of the life of a daemon; at all of them: `crash-points`.
 
 use std::path::Path;
 
@@ -44,11 +44,6 @@ fn all_survive(
         *tried >= wanted.max(1),
         "seed {seed}: {tried} of {wanted} kills were reached, of {points} points"
     );
-}
-
-trial!(a_save_that_is_killed_at_any_system_call_leaves_a_good_checkpoint_behind, needs Strace);
-fn a_save_that_is_killed_at_any_system_call_leaves_a_good_checkpoint_behind() {
-    all_survive(None, None, CrashPoints::of_a_save);
 }
 
 trial!(a_chief_or_server_that_is_killed_at_a_file_operation_loses_and_repeats_nothing, needs Strace);

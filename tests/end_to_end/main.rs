@@ -30,6 +30,7 @@ mod modes;
 mod nemesis;
 mod network;
 mod pki;
+mod power_cut;
 mod predictions;
 mod provenance;
 mod reduce_on_plateau;

@@ -13,6 +13,7 @@ mod mount;
 mod need;
 mod nemesis;
 mod ports;
+mod power_cut;
 mod program;
 mod proxy;
 mod supervisor;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 pub use admin::{get, is_ready, metric};
 pub use cluster::{TestCluster, census_rows, write_job};
-pub use crash_points::{CrashPoints, Survived, save};
+pub use crash_points::{CrashPoints, Survived};
 pub use draw::{Draw, is_thorough, seed};
 pub use endurance::{Clicks, Endurance, EnduranceReport, Series, Trend, Unit};
 pub use lan::{Lan, Network};
@@ -36,6 +37,7 @@ pub use mount::{FrozenDisk, Mount};
 pub use need::Need;
 pub use nemesis::{Kind, LimitReport, Nemesis, Periods, Recovery, Report, Resource};
 pub use ports::free_ports;
+pub use power_cut::{Act, Disk, Left, Recording, Tree};
 pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::{End, Supervisor};
@@ -53,7 +55,9 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 /// call it first: they start themselves as the tasks that they try.
 pub fn as_task() -> Option<ExitCode> {
     let first = std::env::args().nth(1)?;
-    ["run", "train", "check", "evaluate", "predict", "inspect"]
-        .contains(&first.as_str())
-        .then(|| trainyard::main_with(Counting::from_job))
+    [
+        "run", "train", "up", "check", "evaluate", "predict", "inspect",
+    ]
+    .contains(&first.as_str())
+    .then(|| trainyard::main_with(Counting::from_job))
 }

@@ -11,6 +11,7 @@ use serde_json::json;
 use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{AnyModel, HashedColumns, Scores};
+use trainyard_model_dir::durable::{create_folders, flush_tree, rename};
 use trainyard_model_dir::{ModelDir, names, send, write_atomically};
 use trainyard_run_config::{ExportForm, ExportFormat, Job};
 use trainyard_variable::Values;
@@ -90,12 +91,14 @@ pub fn export(
     if ModelDir::is_bucket(folder) {
         return export_remotely(scored, form, folder, unix_secs);
     }
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    create_folders(folder)?;
     let second = free_second(folder, unix_secs)?;
     let temporary = folder.join(format!("temp-{second}"));
     let target = folder.join(second.to_string());
+    // A server takes what has its name for whole: a power cut leaves all of an export or none.
     let written = write(scored, form, &temporary).and_then(|()| {
-        std::fs::rename(&temporary, &target).map_err(|error| failed(&target, error))
+        flush_tree(&temporary)?;
+        Ok(rename(&temporary, &target)?)
     });
     if written.is_err() {
         let _ = std::fs::remove_dir_all(&temporary);

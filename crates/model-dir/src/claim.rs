@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_storage::{open_lock, read_regular};
 
 use crate::bucket::{Bucket, FILE_BYTES_MAX};
-use crate::durable::replace;
+use crate::durable::{flush_names_of, replace};
 use crate::files::encode;
 use crate::model_dir::ModelDir;
 use crate::own_files::refuse_foreign;
@@ -122,6 +122,7 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
         Some(text) => id_of(&text, &path),
         None => {
             refuse_foreign(model_dir)?;
+            flush_names_of(model_dir)?;
             replace(&path, format!("{fresh:032x}\n").as_bytes())?;
             Ok(fresh)
         }

@@ -59,6 +59,58 @@ pub fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
     }
 }
 
+/// Creates a folder and those above it, and makes the names of those that were not there durable: what is flushed in a folder
+/// that a power cut takes away is lost with it.
+///
+/// # Errors
+/// A folder cannot be created or flushed.
+pub fn create_folders(folder: &Path) -> Result<(), Error> {
+    let is_there = |above: &&Path| above.as_os_str().is_empty() || above.is_dir();
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|above| !is_there(above))
+        .collect();
+    std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    let mut parents = missing.iter().rev().filter_map(|made| made.parent());
+    parents.try_for_each(flush_names)
+}
+
+/// Makes the names of a folder and of those above it durable, whoever has created them.
+///
+/// # Errors
+/// A folder cannot be flushed.
+pub fn flush_names_of(folder: &Path) -> Result<(), Error> {
+    let mut above = folder.ancestors().skip(1);
+    above.try_for_each(flush_names)
+}
+
+/// As [`flush_folder`]; nothing where the folder may not be read: its file system keeps its names when it will.
+fn flush_names(folder: &Path) -> Result<(), Error> {
+    match flush_folder(folder) {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => Ok(()),
+        flushed => flushed,
+    }
+}
+
+/// Flushes all files and folders in a folder, and the folder.
+///
+/// # Errors
+/// One of them cannot be read or flushed.
+pub fn flush_tree(folder: &Path) -> Result<(), Error> {
+    for entry in std::fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(Error::io("look at", &path))?;
+        if kind.is_dir() {
+            flush_tree(&path)?;
+        } else if kind.is_file() {
+            let file = File::open(&path).map_err(Error::io("open", &path))?;
+            file.sync_all().map_err(Error::io("flush", &path))?;
+        }
+    }
+    flush_folder(folder)
+}
+
 /// Makes the names in a folder durable.
 ///
 /// # Errors

@@ -126,7 +126,7 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Creates a folder with its parents. In a bucket, folders need no creation.
+/// Creates a folder with its parents, durably. In a bucket, folders need no creation.
 ///
 /// # Errors
 /// The folder cannot be created.
@@ -134,7 +134,7 @@ pub fn create_folder(folder: &Path) -> Result<(), Error> {
     if ModelDir::is_bucket(folder) {
         return Ok(());
     }
-    std::fs::create_dir_all(folder).map_err(Error::io("create", folder))
+    durable::create_folders(folder)
 }
 
 /// Appends to a file; it is created if there is none. An object cannot be appended to, so in a bucket the whole file is

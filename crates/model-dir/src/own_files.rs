@@ -86,14 +86,14 @@ pub(crate) fn refuse_foreign(model_dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the file at `path`, if there is one, is of a run: it is empty, as a process that dies while it writes may leave
-/// it, or a `T`. A process that is about to replace it cannot know the cluster id yet.
+/// Checks that the file at `path`, if there is one, is of a run: a `T`, or without any text, as a process that dies while it
+/// writes leaves it, and a power cut, after which a file may hold zeros in the place of its last bytes. A process that is about to replace it cannot know the cluster id yet.
 ///
 /// # Errors
 /// [`Error::Foreign`] if it is neither. The file cannot be read.
 pub fn refuse_unless_own<T: DeserializeOwned>(path: &Path) -> Result<(), Error> {
     let text = files::read(path)?.unwrap_or_default();
-    if text.is_empty() || serde_json::from_slice::<T>(&text).is_ok() {
+    if text.iter().all(|byte| *byte == 0) || serde_json::from_slice::<T>(&text).is_ok() {
         return Ok(());
     }
     Err(Error::Foreign {
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("evaluations")).expect("there is room");
         std::fs::write(folder.path().join("evaluations/result.json"), "mine").expect("room");
-        std::fs::write(folder.path().join("run.lock"), "").expect("there is room");
+        std::fs::write(folder.path().join("run.lock"), [0; 70]).expect("there is room");
         begin(folder.path()).expect("none of these is replaced");
         // From here on, the names are those of the run.
         std::fs::write(folder.path().join("eval/result.json"), "{}").expect("there is room");

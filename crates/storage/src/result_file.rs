@@ -1,7 +1,7 @@
 //! The file of a result that a user has named.
 
 use std::fs::File;
-use std::io::{Result, Write as _};
+use std::io::{ErrorKind, Result, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The file of a result. It is written under a temporary name beside its own, and has its name when it is whole. A pipe or a
@@ -49,7 +49,20 @@ impl ResultFile {
         File::open(aside)?.sync_all()?;
         std::fs::rename(aside, &self.path)?;
         self.aside = None;
-        Ok(())
+        let parent = self.path.parent();
+        let folder = parent.filter(|folder| !folder.as_os_str().is_empty());
+        match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
+            // A file system that cannot flush folders, such as that of a share, keeps names in its own way.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidInput | ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(())
+            }
+            flushed => flushed,
+        }
     }
 
     /// Writes a whole file.

@@ -1,8 +1,7 @@
 //! System calls of a program, written down and interrupted by strace.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::path::Path;
 
 /// The calls that change files, or open them.
 const CALLS: &str = "openat,creat,mkdir,mkdirat,write,pwrite64,writev,pwritev,fsync,fdatasync,ftruncate,fallocate,\
@@ -21,15 +20,8 @@ impl fmt::Display for Call {
     }
 }
 
-/// Returns the command that traces what is added to it: with a call, it kills the process before that call is carried out;
-/// without, it writes all calls to `output`.
-pub(super) fn strace(output: &Path, kill_at: Option<&Call>) -> Command {
-    let mut command = Command::new("strace");
-    command.args(arguments(output, kill_at));
-    command
-}
-
-/// The arguments of that command.
+/// The arguments of a strace that traces what is added to them: with a call, it kills the process before that call is carried
+/// out; without, it writes all calls to `output`.
 pub(super) fn arguments(output: &Path, kill_at: Option<&Call>) -> Vec<String> {
     let mut arguments: Vec<String> = ["-f", "-qq", "-s", "200", "-o"].map(str::to_owned).into();
     arguments.push(output.display().to_string());
@@ -43,25 +35,6 @@ pub(super) fn arguments(output: &Path, kill_at: Option<&Call>) -> Vec<String> {
         ]),
     }
     arguments
-}
-
-/// Runs a program under strace, and returns its calls from the first that names the folder it was given on, numbered from
-/// its start.
-pub(super) fn calls(
-    run: impl FnOnce(&Path, &Path) -> Result<(std::io::Result<ExitStatus>, PathBuf), String>,
-) -> Result<Vec<Call>, String> {
-    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let output = scratch.path().join("calls");
-    let (status, folder) = run(&output, &scratch.path().join("model"))?;
-    match status {
-        Ok(status) if status.success() => {}
-        other => return Err(format!("strace has failed: {other:?}")),
-    }
-    let text = std::fs::read(&output).map_err(|error| error.to_string())?;
-    Ok(parse(
-        &String::from_utf8_lossy(&text),
-        &folder.display().to_string(),
-    ))
 }
 
 /// Calls of each line, numbered for each thread, from the first line on that holds `folder`.
