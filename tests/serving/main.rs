@@ -7,6 +7,7 @@ mod clients;
 mod equality;
 mod exports;
 mod joined;
+mod keys;
 mod killed_tasks;
 mod load;
 mod memory;
