@@ -1,5 +1,6 @@
 //! Seeing a run: a real Prometheus, a real browser and a real TensorBoard look at running jobs.
 
+mod alerts;
 mod page;
 mod prometheus;
 mod running;

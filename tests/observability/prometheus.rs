@@ -45,19 +45,29 @@ fn escaped(text: &str) -> String {
 }
 
 /// A Prometheus that scrapes some tasks each second.
-struct Prometheus {
+pub(crate) struct Prometheus {
     _program: Program,
     address: String,
 }
 
 impl Prometheus {
     fn start(program: &Path, folder: &Path, tasks: &[(String, String)]) -> Self {
+        let rules = repository().join("deploy/prometheus/alerts.yml");
+        Self::start_with(program, folder, tasks, &rules)
+    }
+
+    /// Starts one with other rules.
+    pub(crate) fn start_with(
+        program: &Path,
+        folder: &Path,
+        tasks: &[(String, String)],
+        rules: &Path,
+    ) -> Self {
         let targets = tasks.iter().map(|(task, address)| {
             format!("      - targets: [\"{address}\"]\n        labels: {{ task: \"{task}\" }}\n")
         });
-        let rules = repository().join("deploy/prometheus/alerts.yml");
         let config = format!(
-            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [\"{}\"]\nscrape_configs:\n  - job_name: trainyard\n    static_configs:\n{}",
+            "global: {{ scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }}\nrule_files: [\"{}\"]\nscrape_configs:\n  - job_name: trainyard\n    static_configs:\n{}",
             rules.display(),
             targets.collect::<String>()
         );
@@ -117,6 +127,37 @@ impl Prometheus {
 }
 
 impl Prometheus {
+    /// Whether an alert fires; of a task, if one is named.
+    fn is_firing(&self, alert: &str, task: Option<&str>) -> bool {
+        let alerts = self.get("/api/v1/alerts").unwrap_or_default();
+        let alerts = alerts["alerts"].as_array().cloned().unwrap_or_default();
+        alerts.iter().any(|found| {
+            let labels = &found["labels"];
+            found["state"] == "firing"
+                && labels["alertname"] == alert
+                && task.is_none_or(|task| labels["task"] == task)
+        })
+    }
+
+    /// Waits until an alert fires.
+    pub(crate) fn wait_for_alert(&self, alert: &str, task: Option<&str>) {
+        let begun = Instant::now();
+        while !self.is_firing(alert, task) {
+            assert!(begun.elapsed() < LIMIT, "{alert} of {task:?} does not fire");
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        println!("{alert} after {:?}", begun.elapsed());
+    }
+
+    /// Waits until an alert does not fire.
+    pub(crate) fn wait_for_no_alert(&self, alert: &str) {
+        let begun = Instant::now();
+        while self.is_firing(alert, None) {
+            assert!(begun.elapsed() < LIMIT, "{alert} goes on firing");
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// Returns the rules, once each of them has been evaluated.
     fn evaluated_rules(&self) -> Vec<Value> {
         let begun = Instant::now();

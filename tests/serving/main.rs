@@ -15,7 +15,7 @@ pub(crate) mod published;
 mod security;
 mod several_servers;
 mod values;
-mod versions;
+pub(crate) mod versions;
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use trainyard_tests::Program;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a program to its end, which must be good.
-fn run(arguments: &[&str]) -> String {
+pub(crate) fn run(arguments: &[&str]) -> String {
     let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
     assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
     ended.output

@@ -1,0 +1,237 @@
+//! Each alert fires in a real Prometheus that scrapes real tasks, once what it tells of has been done to them.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rustix::process::Signal;
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_tests::{Mount, Need, Supervisor, census_rows, program};
+
+use crate::observability::prometheus::Prometheus;
+use crate::observability::{LIMIT, repository};
+use crate::serving::{client, run, trained};
+
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+const WORKER: Task = Task {
+    role: Role::Worker,
+    index: 0,
+};
+const SERVER: Task = Task {
+    role: Role::Ps,
+    index: 1,
+};
+/// What is said in minutes for people, in seconds for a test: what is there, and what takes its place.
+const QUICKER: [(&str, &str); 6] = [
+    ("[1h]", "[60s]"),
+    ("[30m]", "[60s]"),
+    ("[15m]", "[120s]"),
+    ("[5m]", "[10s]"),
+    ("[2m]", "[60s]"),
+    // Of the age of a checkpoint.
+    ("_interval_seconds + 120)", "_interval_seconds + 5)"),
+];
+
+/// The rules of `deploy/prometheus`, each with less patience.
+fn quick_rules(folder: &Path) -> std::path::PathBuf {
+    let text = std::fs::read_to_string(repository().join("deploy/prometheus/alerts.yml"));
+    let mut text = text.expect("the rules");
+    for (words, others) in QUICKER {
+        assert!(text.contains(words), "{words}");
+        text = text.replace(words, others);
+    }
+    let lines = text.lines().map(|line| {
+        let (begin, _) = line.split_once("for: ").unwrap_or((line, ""));
+        let wait = if begin == line { "" } else { "for: 1s" };
+        format!("{begin}{wait}\n")
+    });
+    let path = folder.join("alerts.yml");
+    std::fs::write(&path, lines.collect::<String>()).expect("the rules are written");
+    path
+}
+
+fn write_job(folder: &Path, model_dir: &Path, more: &str) -> std::path::PathBuf {
+    census_rows(&folder.join("train.csv"), 400, 1);
+    let mut text = std::fs::read_to_string(folder.join("train.csv")).expect("rows");
+    // One row in 400 leads to an infinite gradient: one batch in 20 is rejected.
+    let _ = writeln!(text, "3e38,3e38,w0,1000");
+    std::fs::write(folder.join("train.csv"), text).expect("written");
+    let job = format!(
+        r#"model_dir = '{}'
+[input]
+label = {{ column = "y" }}
+train = {{ files = ["train.csv"], batch_size = 20 }}
+[[feature]]
+columns = ["x", "z"]
+kind = "numeric"
+[model]
+kind = "linear_regressor"
+[train]
+max_steps = 100_000_000
+{more}"#,
+        model_dir.display()
+    );
+    let path = folder.join("job.toml");
+    std::fs::write(&path, job).expect("the job is written");
+    path
+}
+
+/// A cluster that trains, under a Prometheus.
+fn watched(folder: &Path, model_dir: &Path, more: &str) -> (Supervisor, Prometheus) {
+    let job = write_job(folder, model_dir, more);
+    let counts = LocalCounts {
+        ps: 2,
+        workers: 1,
+        evaluators: 0,
+    };
+    let mut tasks = Supervisor::new(&program("trainyard"), folder, &job, counts, &[]);
+    tasks.start_all();
+    tasks.wait_until("it trains", LIMIT, |tasks| {
+        !tasks.lines(CHIEF, "checkpoint saved").is_empty()
+            && !tasks.lines(WORKER, "training").is_empty()
+    });
+    let scraped = tasks.tasks().into_iter().map(|task| {
+        let address = tasks.admin(task).to_owned();
+        (task.to_string(), address)
+    });
+    let scraped: Vec<_> = scraped.collect();
+    let rules = quick_rules(folder);
+    let prometheus = Prometheus::start_with(&Need::Prometheus.program(), folder, &scraped, &rules);
+    (tasks, prometheus)
+}
+
+trial!(each_alert_of_training_fires_once_its_fault_is_there, needs Prometheus Disks);
+fn each_alert_of_training_fires_once_its_fault_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Mount::disk(64 << 20);
+    let more =
+        "[run]\nsave_checkpoints_secs = 2\n[parameter_servers.guard]\nquarantine_after = 0\n";
+    let (mut tasks, prometheus) = watched(folder.path(), &disk.path().join("model"), more);
+    let fires = |alert: &str, of: Option<Task>| {
+        prometheus.wait_for_alert(
+            &format!("Trainyard{alert}"),
+            of.map(|task| task.to_string()).as_deref(),
+        );
+    };
+    let ends = |alert: &str| prometheus.wait_for_no_alert(&format!("Trainyard{alert}"));
+    fires("BatchesRejected", None);
+    for alert in [
+        "TaskDown",
+        "NotTraining",
+        "NoSteps",
+        "WorkerGone",
+        "ServerNotReady",
+        "CheckpointTooOld",
+        "CheckpointFailed",
+        "FilesHang",
+        "LogDiskLow",
+        "TasksFallSilent",
+    ] {
+        ends(alert);
+    }
+
+    disk.fill("ballast", 0);
+    fires("CheckpointFailed", None);
+    fires("CheckpointTooOld", None);
+    disk.free("ballast");
+    ends("CheckpointTooOld");
+
+    let frozen = disk.freeze();
+    fires("FilesHang", None);
+    drop(frozen);
+    ends("FilesHang");
+
+    for _ in 0..3 {
+        tasks.signal(WORKER, Signal::STOP);
+        fires("TaskDown", Some(WORKER));
+        fires("WorkerGone", None);
+        tasks.signal(WORKER, Signal::CONT);
+        ends("TaskDown");
+        ends("WorkerGone");
+    }
+    fires("TasksFallSilent", None);
+
+    tasks.signal(SERVER, Signal::STOP);
+    fires("NotTraining", Some(CHIEF));
+    fires("NoSteps", None);
+    tasks.signal(SERVER, Signal::CONT);
+    ends("NoSteps");
+
+    // Its next life waits for the chief.
+    tasks.signal(CHIEF, Signal::STOP);
+    let starts = tasks.starts();
+    tasks.signal(SERVER, Signal::KILL);
+    tasks.wait_until("the server is started again", LIMIT, |tasks| {
+        tasks.starts() > starts
+    });
+    fires("ServerNotReady", Some(SERVER));
+    tasks.signal(CHIEF, Signal::CONT);
+
+    tasks.kill_all();
+    fires("JobGone", None);
+}
+
+trial!(each_alert_of_serving_fires_once_its_fault_is_there, needs Prometheus);
+fn each_alert_of_serving_fires_once_its_fault_is_there() {
+    const ROW: &str = r#"{"instances": [{"x": 0.5, "z": -1, "word": "w1"}]}"#;
+    const PREDICT: &str = "/v1/models/model:predict";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let job = trained(folder.path(), 20);
+    let file = path("serving.toml");
+    let model = path("model");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nqueue_requests_max = 1\nbatch_delay_max_us = 200_000\n[[model]]\nname = \"model\"\npath = {model:?}\n"
+    );
+    std::fs::write(&file, text).expect("the configuration is written");
+    let mut server =
+        trainyard_tests::Program::start("trainyard", &["serve", "--config", &file], &[]);
+    let line = server.wait_for("predictions are served", LIMIT);
+    let address = line
+        .rsplit_once("address=")
+        .expect("an address")
+        .1
+        .trim()
+        .to_owned();
+    server.wait_for("the version answers model=model version=20 ", LIMIT);
+    let task = ("serving".to_owned(), server.admin_address(LIMIT));
+    let rules = quick_rules(folder.path());
+    let prometheus =
+        Prometheus::start_with(&Need::Prometheus.program(), folder.path(), &[task], &rules);
+    for alert in ["VersionRefused", "ModelUnreachable", "ServingBusy"] {
+        prometheus.wait_for_no_alert(&format!("Trainyard{alert}"));
+    }
+
+    let is_busy = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while is_busy.load(std::sync::atomic::Ordering::Relaxed) {
+                    let (status, told) = client::post(&address, PREDICT, ROW);
+                    assert!([200, 429].contains(&status), "{told}");
+                }
+            });
+        }
+        prometheus.wait_for_alert("TrainyardServingBusy", None);
+        is_busy.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+    prometheus.wait_for_no_alert("TrainyardServingBusy");
+
+    // The next checkpoint is damaged on its way.
+    let elsewhere = path("elsewhere");
+    crate::serving::versions::copy(Path::new(&model), Path::new(&elsewhere));
+    let more = ["--model-dir", &elsewhere, "--set", "train.max_steps=40"];
+    run(&[&["train", &job][..], &more, &["--log-level", "error"]].concat());
+    let name = "model.ckpt-40";
+    let arriving = Path::new(&elsewhere).join(name);
+    crate::serving::versions::damage(&arriving);
+    std::fs::rename(arriving, Path::new(&model).join(name)).expect("it arrives");
+    prometheus.wait_for_alert("TrainyardVersionRefused", None);
+
+    let away = path("away");
+    std::fs::rename(&model, &away).expect("it goes away");
+    std::fs::write(&model, "no folder").expect("it is written");
+    prometheus.wait_for_alert("TrainyardModelUnreachable", None);
+}
