@@ -263,3 +263,137 @@ fn predictions_end_well_where_nobody_reads_them_any_more() {
     let told = String::from_utf8_lossy(&ended.stderr);
     assert_eq!((ended.status.code(), told.as_ref()), (Some(0), ""));
 }
+
+trial!(the_ending_of_the_output_says_its_format_and_all_formats_have_the_same_predictions);
+fn the_ending_of_the_output_says_its_format_and_all_formats_have_the_same_predictions() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = trained(folder);
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let run = |arguments: &[&str]| Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    let predict = |name: &str, more: &[&str]| {
+        let begin = [
+            "predict",
+            &job,
+            "--input",
+            &at("records.csv"),
+            "--output",
+            &at(name),
+        ];
+        let skip = ["--keep", "word", "--set", "input.bad_rows=\"skip\""];
+        run(&[&begin, &skip[..], more].concat())
+    };
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect("it is there");
+    // Through csv all tables have the same lines, but for lists, which have a column each or bars.
+    let logits = |name: &str| -> Vec<String> {
+        let lines = text(name);
+        let mut lines = lines
+            .lines()
+            .map(|line| line.split(',').map(str::to_owned).collect());
+        let header: Vec<String> = lines.next().expect("a header");
+        let place = |name: &str| header.iter().position(|one| one == name).expect("a column");
+        let (word, logits) = (place("word"), place("logits"));
+        lines
+            .map(|row: Vec<String>| format!("{} {}", row[word], row[logits]))
+            .collect()
+    };
+    let ended = predict("p.csv", &[]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let expected = logits("p.csv");
+    assert_eq!(expected.len(), 10);
+    for name in ["p.tsv", "p.tsv.gz", "p.parquet", "p.tfrecord"] {
+        let ended = predict(name, &[]);
+        assert_eq!(ended.code, 0, "{name}: {}", ended.output);
+        let back = format!("{name}.csv");
+        let ended = run(&["convert", &at(name), &at(&back)]);
+        assert_eq!(ended.code, 0, "{name}: {}", ended.output);
+        assert_eq!(logits(&back), expected, "{name}");
+    }
+    for name in ["p.jsonl", "p.json", "p"] {
+        assert_eq!(predict(name, &[]).code, 0, "{name}");
+        assert!(text(name).starts_with('{'), "{name}");
+    }
+    for (name, more, told) in [
+        ("p.xlsx", &[][..], "does not write `.xlsx`"),
+        ("p.bz2", &[], "does not write `.bz2`"),
+        ("p.parquet.gz", &[], "compresses its pages"),
+        ("p.csv", &["--format", "jsonl"], "contradict each other"),
+    ] {
+        let ended = predict(name, more);
+        assert!(
+            ended.code != 0 && ended.output.contains(told),
+            "{name}: {}",
+            ended.output
+        );
+    }
+    assert_eq!(predict("p.xlsx", &["--format", "csv"]).code, 0);
+    let evaluate = |name: &str| run(&["evaluate", &job, "--output", &at(name)]);
+    assert_eq!(evaluate("m.json").code, 0);
+    serde_json::from_str::<Value>(&text("m.json")).expect("JSON");
+    assert!(evaluate("m.csv").output.contains("does not write `.csv`"));
+    let report = run(&["train", &job, "--report", &at("r.yaml")]);
+    assert!(
+        report.output.contains("does not write `.yaml`"),
+        "{}",
+        report.output
+    );
+    let export = run(&["export", &job, "--output", &at("model.onnx")]);
+    assert!(
+        export.output.contains("an export is a folder"),
+        "{}",
+        export.output
+    );
+}
+
+trial!(values_that_no_vocabulary_has_and_paths_of_a_shell_are_told_on_the_command_line);
+fn values_that_no_vocabulary_has_and_paths_of_a_shell_are_told_on_the_command_line() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let job = trained(folder);
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let run = |arguments: &[&str]| Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    let told = run(&["predict", &job, "--output=~/p.csv"]);
+    assert_eq!(told.code, 64, "{}", told.output);
+    assert!(told.output.contains("begins with `~`"), "{}", told.output);
+    let told = run(&["check", &job, "--set", "model_dir=\"$HOME/m\""]);
+    assert!(
+        told.output.contains("model_dir has `$HOME`"),
+        "{}",
+        told.output
+    );
+    let rows = |word: &str| {
+        let rows: String = (0..60)
+            .map(|row| format!("0.{row},0.5,{word},{}\n", row % 2))
+            .collect();
+        format!("x,z,word,y\n{rows}")
+    };
+    std::fs::write(folder.join("strange.csv"), rows("W1")).expect("written");
+    std::fs::write(folder.join("known.csv"), rows("w1")).expect("written");
+    let listed = std::fs::read_to_string(&job).expect("the job");
+    let feature = "\n[[feature]]\ncolumn = \"word\"\nname = \"listed\"\nkind = \"vocabulary\"\nvalues = [\"w1\", \"w2\"]\nwide = true\ndeep = { embedding = 2 }\n";
+    let other = folder.join("listed.toml");
+    let begin = listed.find("[model]").expect("a model");
+    let text = format!("{}{feature}\n{}", &listed[..begin], &listed[begin..]);
+    std::fs::write(&other, text).expect("written");
+    let other = other.to_string_lossy().into_owned();
+    let model = at("listed-model");
+    let trained = run(&["train", &other, "--model-dir", &model]);
+    assert_eq!(trained.code, 0, "{}", trained.output);
+    for (file, is_told) in [("strange.csv", true), ("known.csv", false)] {
+        let ended = run(&[
+            "predict",
+            &other,
+            "--model-dir",
+            &model,
+            "--input",
+            &at(file),
+            "--output",
+            &at("p.jsonl"),
+        ]);
+        assert_eq!(ended.code, 0, "{}", ended.output);
+        let found = ended
+            .output
+            .contains("none of 60 values of `word` in the sample is in its vocabulary");
+        assert_eq!(found, is_told, "{file}: {}", ended.output);
+    }
+}

@@ -59,6 +59,8 @@ impl Known {
             | Takes::Numbers
             | Takes::Text
             | Takes::Texts
+            | Takes::Path
+            | Takes::Paths
             | Takes::TextTable
             | Takes::AnyTable => drop(self.keys.insert(name.to_owned())),
         }

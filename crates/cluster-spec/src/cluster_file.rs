@@ -49,6 +49,8 @@ impl ClusterSpec {
         if let Some(section) = root.section("security") {
             credentials.tls_dir = section.text("tls_dir");
             credentials.token_file = section.text("token_file");
+            section.refuse_shell_part("tls_dir", &credentials.tls_dir);
+            section.refuse_shell_part("token_file", &credentials.token_file);
             credentials.insecure_no_auth = section.flag("insecure_no_auth").unwrap_or(false);
             section.finish();
         }

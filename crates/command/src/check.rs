@@ -90,6 +90,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
     let mut warnings = job
         .as_ref()
         .map_or(Vec::new(), |job| job.warnings().to_vec());
+    warnings.extend(job.iter().flat_map(Job::warnings_of_folders));
     if let Some(job) = &job {
         match build(job) {
             Ok(model) => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use trainyard_daemon::{DiskWatch, LogFormat, StopSource, begin};
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Diagnostic, refuse_shell_parts};
 use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
 
@@ -143,6 +143,9 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             };
         }
     };
+    if let Err(problem) = refuse_shell_parts(&program.arguments) {
+        return Ended::reported(Err(vec![problem]), LogFormat::Text);
+    }
     let one = |outcome: Result<(), Diagnostic>| outcome.map_err(|problem| vec![problem]);
     let with_log = |job: &JobArguments, fallback: &str| {
         one(begin(

@@ -12,12 +12,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Cell, Decimal, Error, Format, IndexBase, Layout, NumberStyle, TableReader, TableWriter,
-    TextEncoding, TextStyle, Value, format_of_extension, plain_number,
+    Cell, Compression, Decimal, Error, Format, IndexBase, Layout, NumberStyle, TableReader,
+    TableWriter, TextEncoding, TextStyle, Value, format_of_extension, plain_number,
 };
 use trainyard_run_config::expand_files;
 
-use self::columns::{TextColumns, Times, refuse_unreadable};
+use self::columns::{TextColumns, Times, refuse_unreadable, told_of_empty};
 pub(crate) use self::columns::{name_of, same_columns};
 use self::fit::Fit;
 use crate::output::print;
@@ -255,6 +255,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             Some(TableFormat(format)) => format,
             None => guess(&arguments.output, "--to")?,
         };
+        if to == Format::Parquet && Compression::of(&arguments.output) != Compression::None {
+            return Err(compressed_parquet(&arguments.output));
+        }
         check_targets(
             std::slice::from_ref(&arguments.output),
             &files,
@@ -316,6 +319,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             report(&[problem], LogFormat::Text);
         }
         report(&times.notes(to), LogFormat::Text);
+        report(told_of_empty(&layout, to).as_slice(), LogFormat::Text);
         report(&texts.notes(&layout), LogFormat::Text);
         texts.settle(&mut layout);
         let columns = layout.columns.len();
@@ -377,8 +381,17 @@ fn write(
     Ok(())
 }
 
+/// Refuses a Parquet file whose name says that the file itself is compressed: no reader would find its footer.
+pub(crate) fn compressed_parquet(path: &Path) -> Diagnostic {
+    let message = format!(
+        "{} cannot be written: a Parquet file compresses its pages, and is not compressed as a whole",
+        path.display()
+    );
+    Diagnostic::error(Code::E1201, message).help("end the name by .parquet")
+}
+
 /// Returns the message of a file that cannot be written. The writer's errors are those of files in general.
-fn unwritten(output: &Path, error: Error) -> Diagnostic {
+pub(crate) fn unwritten(output: &Path, error: Error) -> Diagnostic {
     let Error::File { message, .. } = error else {
         return error.into();
     };
@@ -434,3 +447,6 @@ pub(crate) fn guess(path: &Path, option: &str) -> Result<Format, Diagnostic> {
         ))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
     let mut counts = Vec::with_capacity(options.files.len());
     let mut units: BTreeMap<String, (&PathBuf, Option<Option<TimeUnit>>)> = BTreeMap::new();
     let mut mixed = BTreeMap::new();
+    let mut is_whole = true;
     for file in &options.files {
         let before = counted(&profile);
         let reader = TableReader::new(
@@ -57,7 +58,8 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         } else {
             reader
         };
-        let times = read_file(&mut reader, most, &mut profile)?;
+        let (times, ends) = read_file(&mut reader, most, &mut profile)?;
+        is_whole &= ends;
         for column in reader.unreadable() {
             if !profile.unreadable.contains(column) {
                 profile.unreadable.push(column.clone());
@@ -83,6 +85,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         }
         counts.push(here);
     }
+    profile.is_whole = is_whole;
     profile.mixed_times = mixed.into_values().collect();
     profile.absent = absent(&profile, &options.files, &counts);
     Ok(profile)
@@ -142,12 +145,13 @@ fn mixed_told(
     )
 }
 
-/// Reads the records of a file. Returns the columns of times, with their units; absent = days.
+/// Reads the records of a file. Returns the columns of times, with their units; absent = days; and whether the file has no more
+/// records.
 fn read_file(
     reader: &mut TableReader,
     most: u64,
     profile: &mut Profile,
-) -> Result<BTreeMap<String, Option<TimeUnit>>, Diagnostic> {
+) -> Result<(BTreeMap<String, Option<TimeUnit>>, bool), Diagnostic> {
     let mut row = Vec::new();
     let mut times = BTreeMap::new();
     for _ in 0..most {
@@ -162,12 +166,12 @@ fn read_file(
                     }
                 });
             }
-            Ok(false) => break,
+            Ok(false) => return Ok((times, true)),
             Err(Error::Row(bad)) => profile.see_bad(*bad),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(times)
+    Ok((times, false))
 }
 
 #[cfg(test)]

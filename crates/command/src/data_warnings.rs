@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::{Absent, ColumnProfile, Profile, TimeUnit};
+use trainyard_input::{Absent, ColumnProfile, Options, Profile, TimeUnit};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
@@ -14,9 +14,12 @@ use trainyard_run_config::{
 
 use crate::data_sample::{Extent, profile};
 
+mod categories;
 mod classes;
 mod idle_numbers;
 
+use categories::{look_at_admission, look_at_blanks, look_at_ids, look_at_vocabulary};
+use classes::look_at_number_of_classes;
 use idle_numbers::{look_at_numbers, look_at_settings};
 
 pub(crate) use classes::look_for_class_of_several_texts;
@@ -72,6 +75,9 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     look_for_absent(job, profile, &mut findings);
     for feature in &job.features {
         look_at_feature(feature, profile, &mut findings);
+        findings
+            .warnings
+            .extend(look_at_admission(job, feature, profile));
     }
     // Several features may read one column, and repeat its warning.
     findings.warnings.dedup();
@@ -88,13 +94,48 @@ const RECORDS_AT_START_MAX: u64 = 1000;
 /// training itself reports their errors.
 pub(crate) fn report_at_start(job: &Job, format: LogFormat) {
     report(job.warnings(), format);
+    report(&job.warnings_of_folders(), format);
     let Ok(mut options) = input_options(job, Part::Train, Shard::WHOLE, None) else {
         return;
     };
+    let is_part = options.files.len() > FILES_AT_START_MAX;
     options.files.truncate(FILES_AT_START_MAX);
-    if let Ok(profile) = profile(&options, Extent::OfAll(RECORDS_AT_START_MAX)) {
+    if let Ok(mut profile) = profile(&options, Extent::OfAll(RECORDS_AT_START_MAX)) {
+        profile.is_whole &= !is_part;
         report(&look(job, &profile).warnings, format);
     }
+}
+
+/// Samples an input of predictions or of an evaluation, and reports the features of which it has no known value: a column of another
+/// meaning, or another spelling. It skips files that cannot be read: the command itself reports their errors.
+pub(crate) fn report_unknown_values(job: &Job, options: &Options, format: LogFormat) {
+    let has_known = |feature: &FeatureConfig| {
+        matches!(
+            feature.kind,
+            FeatureKind::Vocabulary { .. } | FeatureKind::Identity { .. }
+        )
+    };
+    if !job.features.iter().any(has_known) {
+        return;
+    }
+    let mut options = options.clone();
+    options.files.truncate(FILES_AT_START_MAX);
+    if let Ok(profile) = profile(&options, Extent::OfAll(RECORDS_AT_START_MAX)) {
+        report(&look_for_unknown_values(job, &profile), format);
+    }
+}
+
+fn look_for_unknown_values(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
+    let mut findings = Findings::default();
+    for feature in &job.features {
+        let column = column_of(feature).and_then(|name| profile.column(name));
+        if let Some(column) = column.filter(|column| column.values > 0) {
+            look_at_vocabulary(feature, column, &mut findings);
+            findings.warnings.extend(look_at_ids(feature, column));
+        }
+    }
+    findings.warnings.dedup();
+    findings.warnings
 }
 
 /// Compares the label of a job with the profile of its evaluation input.
@@ -278,6 +319,14 @@ fn look_at_label(
     }
     if matches!(head, HeadKind::Binary | HeadKind::MultiClass) {
         look_at_vocabulary_of_label(label, job.input.bad_rows, column, findings);
+        if label.vocabulary.is_none() {
+            let tasks = &job.model.tasks;
+            let task = tasks.iter().find(|task| task.label == *label);
+            let classes = task.map_or(job.model.n_classes, |task| task.n_classes);
+            findings
+                .warnings
+                .extend(look_at_number_of_classes(classes, column));
+        }
         if findings.warnings.is_empty() && column.distinct() > 1 {
             let line = format!(
                 "{} classes in {} records: {}",
@@ -570,6 +619,8 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         FeatureKind::Vocabulary { .. } => look_at_vocabulary(feature, column, findings),
         _ => {}
     }
+    findings.warnings.extend(look_at_ids(feature, column));
+    findings.warnings.extend(look_at_blanks(feature, column));
 }
 
 /// Times of a format that knows their unit, which a feature takes for plain numbers.
@@ -657,63 +708,6 @@ fn look_at_boundaries(
             message,
             "correct the feature's boundaries; `trainyard stats` shows quantiles",
         ));
-    }
-}
-
-fn look_at_vocabulary(feature: &FeatureConfig, column: &ColumnProfile, findings: &mut Findings) {
-    let FeatureKind::Vocabulary {
-        values, integers, ..
-    } = &feature.kind
-    else {
-        return;
-    };
-    let known = |text: &str| {
-        let id = if *integers {
-            let number = text.parse().ok();
-            number.and_then(|number| values.id_of_int(number))
-        } else {
-            values.id(text.as_bytes())
-        };
-        id.is_some()
-    };
-    let mut matches = 0;
-    let mut all = 0;
-    for (value, count) in column.counts() {
-        let text = String::from_utf8_lossy(value);
-        let separator = feature.separator.map(char::from);
-        let parts: Vec<&str> = match separator {
-            Some(separator) if !column.list => text.split(separator).collect(),
-            _ => vec![&text],
-        };
-        all += count * parts.len() as u64;
-        matches += count * parts.iter().filter(|part| known(part.trim())).count() as u64;
-    }
-    let name = &column.name;
-    if matches > 0 {
-        let line = format!(
-            "{} of {all} values are in the vocabulary of {}",
-            percent(matches, all),
-            values.len()
-        );
-        findings.lines.push((name.clone(), line));
-    } else {
-        let message = format!(
-            "none of {all} values of `{name}` in the sample is in its vocabulary of {}: they are {}",
-            values.len(),
-            shown(column)
-        );
-        let first: Vec<String> = values
-            .iter()
-            .take(SHOWN_MAX)
-            .map(|value| format!("`{value}`"))
-            .collect();
-        findings.warnings.push(
-            warning(
-                message,
-                "correct the feature's values or file; `trainyard stats` shows what the column holds",
-            )
-            .note(format!("the vocabulary begins with {}", first.join(", "))),
-        );
     }
 }
 

@@ -7,15 +7,16 @@ use clap::Args;
 use serde_json::json;
 use trainyard_checkpoint::Origin;
 use trainyard_daemon::StopSource;
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{evaluate as score, not_finite, warn_of_one_class};
 use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
 use trainyard_predictor::Parameters;
 use trainyard_run_config::{EvaluationConfig, Job};
 
 use crate::arguments::{Format, JobArguments, Source};
-use crate::data_warnings::report_ambiguous_files;
+use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, refuse_absent_folder, table};
+use crate::output_form::{JSON, TEXT, ending, refuse_other_ending};
 use crate::targets::{refuse_own_file, refuse_source};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
@@ -28,9 +29,9 @@ pub(crate) struct Evaluate {
     pub(crate) step: Option<u64>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Format of the output.
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
+    /// Format of the output. Default: json for an --output that ends by .json, else text.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
     /// File of the metrics. Default: standard output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -50,8 +51,13 @@ pub(crate) fn evaluate(
             refuse_absent_folder(path)?;
             refuse_source(path, arguments.source.from.as_deref())?;
         }
+        let format = form(arguments.format, arguments.output.as_deref())?;
         let model = build(&job)?;
         let origin = origin(&job, arguments.step, &arguments.source)?;
+        for part in parts(&job) {
+            let input = input_options(&job, part, Shard::WHOLE, None)?;
+            report_unknown_values(&job, &input, arguments.job.log_format);
+        }
         let Some(scores) = scores(&job, &*model, &origin, stop)? else {
             return Ok(());
         };
@@ -60,7 +66,7 @@ pub(crate) fn evaluate(
             (Some(step), None) => format!("at step {step}"),
             (None, from) => format!("of {}", from.as_deref().unwrap_or(Path::new("")).display()),
         };
-        let text = match arguments.format {
+        let text = match format {
             Format::Text => format!("evaluation {at}:\n{}", table(&scores)),
             Format::Json => format!(
                 "{}\n",
@@ -73,6 +79,34 @@ pub(crate) fn evaluate(
         not_finite(&scores).map_or(Ok(()), Err)
     };
     work().map_err(|problem| vec![problem])
+}
+
+/// Returns the evaluation inputs of a job.
+fn parts(job: &Job) -> impl Iterator<Item = Part> + use<> {
+    let further = (0..job.evaluations.len()).map(Part::Evaluation);
+    std::iter::once(Part::Eval).chain(further)
+}
+
+/// Returns the format of the metrics: that of the arguments, or that of the file's name.
+fn form(given: Option<Format>, output: Option<&Path>) -> Result<Format, Diagnostic> {
+    let Some(path) = output else {
+        return Ok(given.unwrap_or(Format::Text));
+    };
+    refuse_other_ending(path, &[&JSON[..], &TEXT].concat())?;
+    let is_json = ending(path).is_some_and(|ending| JSON.contains(&ending.as_str()));
+    match given {
+        Some(Format::Text) if is_json => {
+            let message = format!(
+                "--output {} and --format text contradict each other: the name stands for JSON",
+                path.display()
+            );
+            let problem = Diagnostic::error(Code::E1000, message);
+            Err(problem.help("leave --format out, or give the file another ending"))
+        }
+        Some(given) => Ok(given),
+        None if is_json => Ok(Format::Json),
+        None => Ok(Format::Text),
+    }
 }
 
 /// Evaluates values on the job's evaluation inputs. Returns `None` if `stop` asks for the end before.

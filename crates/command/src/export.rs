@@ -14,6 +14,7 @@ use trainyard_storage::is_remote;
 
 use crate::arguments::JobArguments;
 use crate::output::print;
+use crate::output_form::refuse_name_of_file;
 use crate::trained_values::{OF_PREDICTIONS, find, warn_of_other_job};
 
 /// Formats of an export, by name.
@@ -65,6 +66,7 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
             .clone()
             .unwrap_or_else(|| job.model_dir.join("export/manual"));
         check_folder(&folder, &job)?;
+        refuse_name_of_file(&folder)?;
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());

@@ -28,6 +28,7 @@ mod inspect;
 mod limits;
 mod log_memory;
 mod output;
+mod output_form;
 mod pki;
 mod predict;
 mod program;

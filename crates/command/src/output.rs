@@ -1,10 +1,11 @@
 //! Output of commands: standard output, and files with one line per record.
 
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use trainyard_chief::Report;
 use trainyard_diagnostic::{Code, Diagnostic, system_problem};
+use trainyard_input::CompressedFile;
 use trainyard_model::Scores;
 use trainyard_run_config::{InputPart, Job, Sharding, expand_files};
 use trainyard_storage::{ResultFile, is_remote};
@@ -55,10 +56,32 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
+enum Out {
+    /// A file, compressed as its name says.
+    File(Box<CompressedFile>),
+    Standard(BufWriter<StdoutLock<'static>>),
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::File(out) => out.write(bytes),
+            Self::Standard(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::File(out) => out.flush(),
+            Self::Standard(out) => out.flush(),
+        }
+    }
+}
+
 /// Target of output lines: a file, or standard output. A regular file has a temporary name until it is finished, so
 /// that its path never holds a part of the lines. An unfinished file is removed.
 pub(crate) struct Sink {
-    out: Box<dyn Write>,
+    out: Out,
     target: String,
     /// Absent for standard output, a pipe or a device, and once the file is finished.
     file: Option<ResultFile>,
@@ -94,14 +117,14 @@ impl Sink {
             path.display().to_string()
         });
         let mut file = None;
-        let out: Box<dyn Write> = match path {
+        let out = match path {
             Some(path) => {
                 let (result, out) =
                     ResultFile::create(path).map_err(|error| failed(&target, &error))?;
                 file = Some(result);
-                Box::new(BufWriter::new(out))
+                Out::File(Box::new(CompressedFile::new(path, BufWriter::new(out))))
             }
-            None => Box::new(BufWriter::new(std::io::stdout().lock())),
+            None => Out::Standard(BufWriter::new(std::io::stdout().lock())),
         };
         Ok(Self {
             out,
@@ -117,7 +140,7 @@ impl Sink {
     /// The target is full.
     pub(crate) fn write(&mut self, text: &str) -> Result<(), Diagnostic> {
         let written = self.out.write_all(text.as_bytes());
-        self.note(written)
+        note(written, &self.target, &mut self.closed)
     }
 
     /// Returns whether the reader has closed the pipe. The command can then stop.
@@ -130,22 +153,26 @@ impl Sink {
     /// # Errors
     /// The target is full.
     pub(crate) fn finish(mut self) -> Result<(), Diagnostic> {
-        let written = self.out.flush();
-        self.note(written)?;
+        let written = match self.out {
+            Out::File(out) => out.end(),
+            Out::Standard(mut out) => out.flush(),
+        };
+        note(written, &self.target, &mut self.closed)?;
         match self.file.take() {
             Some(file) => file.publish().map_err(|error| failed(&self.target, &error)),
             None => Ok(()),
         }
     }
+}
 
-    fn note(&mut self, written: std::io::Result<()>) -> Result<(), Diagnostic> {
-        match written {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.closed = true;
-                Ok(())
-            }
-            written => written.map_err(|error| failed(&self.target, &error)),
+/// Notes a pipe that its reader has closed, which is no error.
+fn note(written: std::io::Result<()>, target: &str, closed: &mut bool) -> Result<(), Diagnostic> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            *closed = true;
+            Ok(())
         }
+        written => written.map_err(|error| failed(target, &error)),
     }
 }
 

@@ -3,30 +3,101 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use trainyard_daemon::StopSource;
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{BadRow, Cell, Value as Kept};
+use trainyard_input::{BadRow, Cell, Compression, Format, Options, Value as Kept};
 use trainyard_model::{Build, Part, Prediction, Shard, input_options};
 use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::{BadRows, Job};
 
+mod table;
+
+use self::table::Table;
 use crate::arguments::{JobArguments, Source};
-use crate::data_warnings::report_ambiguous_files;
-use crate::output::{Sink, read_files};
-use crate::targets::refuse_source;
+use crate::convert::compressed_parquet;
+use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
+use crate::output::{Sink, read_files, refuse_absent_folder};
+use crate::output_form::{JSON, ending_of_content, unwritable};
+use crate::targets::{refuse_own_file, refuse_own_input, refuse_source};
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Lines {
+pub(crate) enum Form {
     /// One JSON object per line.
     Jsonl,
     /// A header, then one record per line.
     Csv,
+    /// As csv, with tabs and without quotes.
+    Tsv,
+    /// A Parquet file.
+    Parquet,
+    /// A TFRecord file of `tf.train.Example` messages.
+    Tfrecord,
+}
+
+impl Form {
+    /// Every form with the endings of its files.
+    const ENDINGS: [(Self, &[&str]); 5] = [
+        (Self::Jsonl, &JSON),
+        (Self::Csv, &["csv"]),
+        (Self::Tsv, &["tsv", "tab"]),
+        (Self::Parquet, &["parquet", "pq"]),
+        (Self::Tfrecord, &["tfrecord", "tfrecords"]),
+    ];
+
+    /// Returns the form of a file: that of the arguments, or that of its name's ending.
+    fn of(given: Option<Self>, output: Option<&Path>) -> Result<Self, Diagnostic> {
+        let Some(path) = output else {
+            let form = given.unwrap_or(Self::Jsonl);
+            if form.is_table() {
+                let message = "predictions of that format are written into a file alone";
+                let problem = Diagnostic::error(Code::E1000, message);
+                return Err(problem.help("name it with --output"));
+            }
+            return Ok(form);
+        };
+        let ending = ending_of_content(path);
+        let known = |ending: &String| {
+            let mut all = Self::ENDINGS.into_iter();
+            let (form, _) = all.find(|(_, endings)| endings.contains(&ending.as_str()))?;
+            Some(form)
+        };
+        let by_name = ending.as_ref().and_then(known);
+        let form = match (given, by_name, &ending) {
+            (Some(given), Some(other), _) if given != other => {
+                let message = format!(
+                    "--output {} and --format contradict each other: the name stands for another format",
+                    path.display()
+                );
+                let problem = Diagnostic::error(Code::E1000, message);
+                return Err(problem.help("leave --format out, or give the file another ending"));
+            }
+            (Some(given), ..) => given,
+            (None, Some(form), _) => form,
+            (None, None, None) => Self::Jsonl,
+            (None, None, Some(ending)) => {
+                let all = Self::ENDINGS.iter().flat_map(|(_, endings)| *endings);
+                let all: Vec<&str> = all.copied().collect();
+                let problem = unwritable(path, ending, &all);
+                return Err(
+                    problem.note("--format says what is written into a file of another ending")
+                );
+            }
+        };
+        if form == Self::Parquet && Compression::of(path) != Compression::None {
+            return Err(compressed_parquet(path));
+        }
+        Ok(form)
+    }
+
+    fn is_table(self) -> bool {
+        matches!(self, Self::Parquet | Self::Tfrecord)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -45,10 +116,12 @@ pub(crate) struct Predict {
     /// names by commas, or repeat the flag.
     #[arg(long, value_name = "COLUMN,COLUMN", value_delimiter = ',')]
     pub(crate) keep: Vec<String>,
-    /// Format of the predictions.
-    #[arg(long, value_enum, default_value = "jsonl")]
-    pub(crate) format: Lines,
-    /// File of the predictions. Default: standard output. A file of that name is replaced when the new one is whole.
+    /// Format of the predictions. Default: the one that the ending of --output stands for, or jsonl. In csv and tsv, each value of a list has
+    /// a column: probabilities_0, probabilities_1.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Form>,
+    /// File of the predictions: .jsonl, .json, .csv, .tsv, .parquet or .tfrecord, and .gz after it for a compressed one. Default: standard
+    /// output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -56,8 +129,8 @@ pub(crate) struct Predict {
 /// Key, or column, of the error of a record that cannot be predicted.
 const ERROR: &str = "error";
 
-/// Most lines of CSV that wait for the first readable record: its prediction gives the names of the columns.
-const WAITING_LINES_MAX: usize = 100_000;
+/// Most records that wait for the first readable one: its prediction gives the names of the columns.
+const WAITING_MAX: usize = 100_000;
 
 /// Bad records that the final message shows.
 const SHOWN_MAX: usize = 5;
@@ -73,6 +146,7 @@ pub(crate) fn predict(
     read_files(&mut job, &arguments.input);
     report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
+        let form = arguments.form(&job)?;
         let model = Arc::from(build(&job)?);
         let origin = origin(&job, arguments.step, &arguments.source)?;
         warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
@@ -81,22 +155,20 @@ pub(crate) fn predict(
         if let Some(path) = &arguments.output {
             refuse_source(path, arguments.source.from.as_deref())?;
         }
-        let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
-        let mut lines = Writer::new(arguments.format, arguments.keep.clone());
+        let mut out = Output::open(arguments, form, &job, &input)?;
+        report_unknown_values(&job, &input, arguments.job.log_format);
         let mut seen = Seen::default();
         let kept = arguments.keep.clone();
         trainyard_predictor::predict(&predictor, input, kept, |predicted| {
             seen.add(&predicted);
-            out.write(&lines.line(&predicted)?)?;
+            out.add(&predicted)?;
             Ok(if out.is_closed() || stop.is_requested() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             })
         })?;
-        out.write(&lines.end())?;
-        let closed = out.is_closed();
-        out.finish()?;
+        let closed = out.finish()?;
         if closed || stop.is_requested() {
             // The reader has closed the pipe, or the caller has asked to stop: the remaining records were not read.
             return Ok(());
@@ -105,6 +177,80 @@ pub(crate) fn predict(
         seen.verdict(&job)
     };
     work().map_err(|problem| vec![problem])
+}
+
+impl Predict {
+    /// Returns the form of the result, and refuses a file that may not be one, before the work.
+    fn form(&self, job: &Job) -> Result<Form, Diagnostic> {
+        if let Some(path) = &self.output {
+            refuse_own_file(path, job)?;
+        }
+        Form::of(self.format, self.output.as_deref())
+    }
+}
+
+/// Where predictions go.
+enum Output {
+    Lines(Box<(Sink, Writer)>),
+    Table(Table, Checks),
+}
+
+impl Output {
+    fn open(
+        arguments: &Predict,
+        form: Form,
+        job: &Job,
+        input: &Options,
+    ) -> Result<Self, Diagnostic> {
+        let path = arguments.output.as_deref();
+        let kept = &arguments.keep;
+        let format = match form {
+            Form::Parquet => Format::Parquet,
+            Form::Tfrecord => Format::TfRecord,
+            Form::Jsonl | Form::Csv | Form::Tsv => {
+                let sink = Sink::of_job(path, job, &input.files)?;
+                let lines = (sink, Writer::new(form, kept.clone()));
+                return Ok(Self::Lines(Box::new(lines)));
+            }
+        };
+        let path = path.unwrap_or(Path::new(""));
+        refuse_own_input(path, &input.files)?;
+        refuse_absent_folder(path)?;
+        let checks = Checks { kept: kept.clone() };
+        Ok(Self::Table(Table::new(path, format, kept, input)?, checks))
+    }
+
+    fn add(&mut self, predicted: &Predicted) -> Result<(), Diagnostic> {
+        match self {
+            Self::Lines(lines) => {
+                let (sink, writer) = &mut **lines;
+                sink.write(&writer.line(predicted)?)
+            }
+            Self::Table(table, checks) => {
+                checks.tell_apart(predicted)?;
+                table.add(predicted)
+            }
+        }
+    }
+
+    /// Returns whether the reader has closed the pipe.
+    fn is_closed(&self) -> bool {
+        matches!(self, Self::Lines(lines) if lines.0.is_closed())
+    }
+
+    /// Completes the file. Returns whether the reader had closed the pipe.
+    fn finish(self) -> Result<bool, Diagnostic> {
+        match self {
+            Self::Lines(lines) => {
+                let (mut sink, mut writer) = *lines;
+                sink.write(&writer.end()?)?;
+                let closed = sink.is_closed();
+                sink.finish()?;
+                Ok(closed)
+            }
+            Self::Table(table, _) => table.finish().map(|()| false),
+        }
+    }
 }
 
 /// Refuses a column that is to be kept twice: the output has each name once.
@@ -194,47 +340,13 @@ impl Seen {
     }
 }
 
-/// Formats the lines.
+/// Checks of the columns to keep.
 #[derive(Debug)]
-struct Writer {
-    format: Lines,
+struct Checks {
     kept: Vec<String>,
-    /// Columns of CSV, known after the first prediction.
-    columns: Option<Vec<String>>,
-    /// Records of CSV that came before the first prediction.
-    waiting: Vec<Predicted>,
 }
 
-impl Writer {
-    fn new(format: Lines, kept: Vec<String>) -> Self {
-        Self {
-            format,
-            kept,
-            columns: None,
-            waiting: Vec::new(),
-        }
-    }
-
-    /// Returns the lines that can be written after this record.
-    fn line(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
-        if let Ok(prediction) = &predicted.outcome {
-            self.tell_apart(prediction)?;
-        }
-        self.refuse_bytes(predicted)?;
-        match self.format {
-            Lines::Jsonl => Ok(self.jsonl(predicted)),
-            Lines::Csv => self.csv(predicted),
-        }
-    }
-
-    /// Returns the lines that were held back until the end.
-    fn end(&mut self) -> String {
-        match self.format {
-            Lines::Csv if self.columns.is_none() => self.csv_from(Vec::new()),
-            Lines::Csv | Lines::Jsonl => String::new(),
-        }
-    }
-
+impl Checks {
     /// Refuses a kept cell whose bytes are no text: lines are UTF-8.
     fn refuse_bytes(&self, predicted: &Predicted) -> Result<(), Diagnostic> {
         for (name, cell) in self.kept.iter().zip(&predicted.kept) {
@@ -252,7 +364,10 @@ impl Writer {
     }
 
     /// Refuses a kept column whose name is a key of the prediction.
-    fn tell_apart(&self, prediction: &BTreeMap<String, Prediction>) -> Result<(), Diagnostic> {
+    fn tell_apart(&self, predicted: &Predicted) -> Result<(), Diagnostic> {
+        let Ok(prediction) = &predicted.outcome else {
+            return Ok(());
+        };
         let hidden = |name: &&String| prediction.contains_key(name.as_str()) || *name == ERROR;
         let Some(name) = self.kept.iter().find(hidden) else {
             return Ok(());
@@ -267,10 +382,50 @@ impl Writer {
             .note(format!("names of a prediction: {}", keys.join(", ")))
             .help("rename the column in the file; a CSV file gets other names by input.columns"))
     }
+}
+
+/// Formats the lines.
+#[derive(Debug)]
+struct Writer {
+    format: Form,
+    checks: Checks,
+    /// Columns of csv and tsv, known after the first prediction.
+    columns: Option<Vec<String>>,
+    /// Records of csv and tsv that came before the first prediction.
+    waiting: Vec<Predicted>,
+}
+
+impl Writer {
+    fn new(format: Form, kept: Vec<String>) -> Self {
+        Self {
+            format,
+            checks: Checks { kept },
+            columns: None,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Returns the lines that can be written after this record.
+    fn line(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
+        self.checks.tell_apart(predicted)?;
+        self.checks.refuse_bytes(predicted)?;
+        match self.format {
+            Form::Csv | Form::Tsv => self.fields(predicted),
+            _ => Ok(self.jsonl(predicted)),
+        }
+    }
+
+    /// Returns the lines that were held back until the end.
+    fn end(&mut self) -> Result<String, Diagnostic> {
+        match self.format {
+            Form::Csv | Form::Tsv if self.columns.is_none() => self.begin(Vec::new()),
+            _ => Ok(String::new()),
+        }
+    }
 
     fn jsonl(&self, predicted: &Predicted) -> String {
         let mut object = Map::new();
-        for (name, cell) in self.kept.iter().zip(&predicted.kept) {
+        for (name, cell) in self.checks.kept.iter().zip(&predicted.kept) {
             object.insert(name.clone(), cell_json(cell));
         }
         match &predicted.outcome {
@@ -291,61 +446,87 @@ impl Writer {
         format!("{}\n", Value::Object(object))
     }
 
-    fn csv(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
+    fn fields(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
         if self.columns.is_some() {
-            return Ok(self.row(predicted));
+            return self.row(predicted);
         }
         match &predicted.outcome {
             Ok(prediction) => {
-                let columns = csv_cells(prediction)
-                    .into_iter()
-                    .map(|(name, _)| name)
-                    .collect();
-                Ok(self.csv_from(columns) + &self.row(predicted))
+                let cells = cells_of(prediction).into_iter();
+                let columns = cells.map(|(name, _)| name).collect();
+                Ok(self.begin(columns)? + &self.row(predicted)?)
             }
-            Err(_) if self.waiting.len() < WAITING_LINES_MAX => {
+            Err(_) if self.waiting.len() < WAITING_MAX => {
                 self.waiting.push(predicted.clone());
                 Ok(String::new())
             }
-            Err(bad) => {
-                let message = format!("none of the first {WAITING_LINES_MAX} records can be read");
-                Err(Diagnostic::error(Code::E4004, message)
-                    .note(bad.to_string())
-                    .help("correct the job's columns and features, or give other files"))
-            }
+            Err(bad) => Err(none_is_readable(bad)),
         }
     }
 
     /// Returns the header, and the lines that have waited for it.
-    fn csv_from(&mut self, columns: Vec<String>) -> String {
-        let names = self.kept.iter().chain(&columns).map(|name| quoted(name));
-        let names: Vec<String> = names.chain([ERROR.to_owned()]).collect();
+    fn begin(&mut self, columns: Vec<String>) -> Result<String, Diagnostic> {
+        let names = self.checks.kept.iter().chain(&columns).cloned();
+        let mut text = self.joined(names.chain([ERROR.to_owned()]))?;
         self.columns = Some(columns);
-        let mut text = format!("{}\n", names.join(","));
         for predicted in std::mem::take(&mut self.waiting) {
-            text += &self.row(&predicted);
+            text += &self.row(&predicted)?;
         }
-        text
+        Ok(text)
     }
 
-    fn row(&self, predicted: &Predicted) -> String {
+    fn row(&self, predicted: &Predicted) -> Result<String, Diagnostic> {
         let mut cells: Vec<String> = Vec::new();
-        for place in 0..self.kept.len() {
-            cells.push(predicted.kept.get(place).map_or(String::new(), cell_csv));
+        for place in 0..self.checks.kept.len() {
+            cells.push(predicted.kept.get(place).map_or(String::new(), field));
         }
-        match &predicted.outcome {
+        let error = match &predicted.outcome {
             Ok(prediction) => {
-                cells.extend(csv_cells(prediction).into_iter().map(|(_, text)| text));
-                cells.push(nonfinite(predicted).map_or(String::new(), |text| quoted(&text)));
+                cells.extend(cells_of(prediction).into_iter().map(|(_, text)| text));
+                nonfinite(predicted).unwrap_or_default()
             }
             Err(bad) => {
                 let columns = self.columns.as_ref().map_or(0, Vec::len);
                 cells.extend(std::iter::repeat_n(String::new(), columns));
-                cells.push(quoted(&bad.to_string()));
+                bad.to_string()
             }
-        }
-        format!("{}\n", cells.join(","))
+        };
+        // A message may quote the record.
+        cells.push(match self.format {
+            Form::Tsv => error.replace(['\t', '\n', '\r'], " "),
+            _ => error,
+        });
+        self.joined(cells)
     }
+
+    /// Returns a line of these fields.
+    fn joined(&self, fields: impl IntoIterator<Item = String>) -> Result<String, Diagnostic> {
+        let mut fields = fields.into_iter();
+        if self.format != Form::Tsv {
+            let fields: Vec<String> = fields.map(|text| quoted(&text)).collect();
+            return Ok(format!("{}\n", fields.join(",")));
+        }
+        let mut texts = Vec::new();
+        for text in fields.by_ref() {
+            if text.contains(['\t', '\n', '\r']) {
+                let message =
+                    format!("a field of tsv has no tab and no line end, and {text:?} has one");
+                return Err(Diagnostic::error(Code::E4005, message).help(
+                    "write csv, whose fields may be quoted, or jsonl; or keep another column that names the record",
+                ));
+            }
+            texts.push(text);
+        }
+        Ok(format!("{}\n", texts.join("\t")))
+    }
+}
+
+/// The error of an input whose first records are all bad.
+fn none_is_readable(bad: &BadRow) -> Diagnostic {
+    let message = format!("none of the first {WAITING_MAX} records can be read");
+    Diagnostic::error(Code::E4004, message)
+        .note(bad.to_string())
+        .help("correct the job's columns and features, or give other files")
 }
 
 /// Returns why a prediction is none, if a number of it is not finite.
@@ -365,18 +546,22 @@ fn prediction_json(prediction: &Prediction) -> Value {
     }
 }
 
-/// Returns one column per value: `probabilities_0`, `probabilities_1`. A key with one value is a single column. Keys
-/// that are the same for every record are left out.
-fn csv_cells(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> {
+/// Returns the keys of a prediction without those that are the same for every record.
+fn written_keys(
+    prediction: &BTreeMap<String, Prediction>,
+) -> impl Iterator<Item = (&String, &Prediction)> {
+    let is_own = |key: &str| !key.rsplit('/').next().unwrap_or(key).starts_with("all_");
+    prediction.iter().filter(move |(key, _)| is_own(key))
+}
+
+/// Returns one column per value: `probabilities_0`, `probabilities_1`. A key with one value is a single column.
+fn cells_of(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> {
     let mut out = Vec::new();
-    for (key, values) in prediction
-        .iter()
-        .filter(|(key, _)| !key.rsplit('/').next().unwrap_or(key).starts_with("all_"))
-    {
+    for (key, values) in written_keys(prediction) {
         let texts: Vec<String> = match values {
             Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),
             Prediction::Ints(values) => values.iter().map(i64::to_string).collect(),
-            Prediction::Texts(values) => values.iter().map(|text| quoted(text)).collect(),
+            Prediction::Texts(values) => values.clone(),
         };
         let single = texts.len() == 1;
         for (index, text) in texts.into_iter().enumerate() {
@@ -407,18 +592,15 @@ fn cell_json(cell: &Cell) -> Value {
     }
 }
 
-/// Returns a cell as a field of CSV, with bars between several values.
-fn cell_csv(cell: &Cell) -> String {
+/// Returns a cell as a field, with bars between several values.
+fn field(cell: &Cell) -> String {
     let value = |value: &Kept| match value {
         Kept::Int(number) => number.to_string(),
         Kept::Float(number) => number.to_string(),
         Kept::Text(text) => String::from_utf8_lossy(text).into_owned(),
     };
     let texts: Vec<String> = cell.values.iter().map(value).collect();
-    match cell.values.as_slice() {
-        [Kept::Int(_) | Kept::Float(_)] => texts.concat(),
-        _ => quoted(&texts.join("|")),
-    }
+    texts.join("|")
 }
 
 /// Returns a text as a field of CSV (RFC 4180), in quotes if it holds a special character.

@@ -18,6 +18,7 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::output::{STOPPED, print, refuse_absent_folder, result_line, table};
+use crate::output_form::{JSON, TEXT, refuse_other_ending};
 use crate::progress::{Show, progress_line};
 use crate::targets::refuse_own_file;
 use crate::up::{read_evaluation, share_of_cores};
@@ -64,6 +65,7 @@ pub(crate) fn train(
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
         refuse_absent_folder(path).map_err(|problem| vec![problem])?;
+        refuse_other_ending(path, &[&JSON[..], &TEXT].concat()).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
     report(&job.warnings_in_one_process(), arguments.job.log_format);

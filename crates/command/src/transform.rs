@@ -11,6 +11,8 @@ use trainyard_model::{Build, Part, Shard, input_options};
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
+use crate::output_form::{JSON, TEXT, refuse_other_content};
+use crate::targets::refuse_own_file;
 
 #[derive(Debug, Args)]
 pub(crate) struct Transform {
@@ -19,7 +21,7 @@ pub(crate) struct Transform {
     /// Files to read, in the job's input format. Default: the job's evaluation input. Labels are not read.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<String>,
-    /// File of the output. Default: standard output. A file of that name is replaced when the new one is whole.
+    /// File of the output, compressed if it ends by .gz. Default: standard output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -30,6 +32,10 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
     read_files(&mut job, &arguments.input);
     report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
+        if let Some(path) = &arguments.output {
+            refuse_own_file(path, &job)?;
+            refuse_other_content(path, &[&JSON[..], &TEXT].concat())?;
+        }
         let model = build(&job)?;
         let graph = model.onnx()?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;

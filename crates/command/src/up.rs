@@ -31,6 +31,7 @@ use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::log_memory::LogMemory;
 use crate::output::{print, refuse_absent_folder, result_line, table};
+use crate::output_form::{JSON, TEXT, refuse_other_ending};
 use crate::program::Program;
 use crate::runtime::single_threaded;
 use crate::targets::refuse_own_file;
@@ -65,6 +66,7 @@ pub(crate) fn up(
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
         refuse_absent_folder(path).map_err(|problem| vec![problem])?;
+        refuse_other_ending(path, &[&JSON[..], &TEXT].concat()).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use trainyard_cluster_spec::Role;
-use trainyard_diagnostic::{Code, Diagnostic, system_problem, thread_limit};
+use trainyard_diagnostic::{Code, Diagnostic, refuse_shell_parts, system_problem, thread_limit};
 use trainyard_runtime::{FileWork, tell_file_wait};
 
 use crate::disk_watch::DiskWatch;
@@ -58,6 +58,9 @@ pub fn launch_service<A: Args>(
     about: &'static str,
     run: impl FnOnce(A, &ServiceArguments) -> Result<(), Vec<Diagnostic>>,
 ) -> ExitCode {
+    if let Err(problem) = refuse_shell_parts(std::env::args_os().skip(1)) {
+        return finish(Err(vec![problem]), LogFormat::Text).into();
+    }
     let command = ServiceCommand::<A>::command().name(name).about(about);
     let parsed = command
         .try_get_matches()
@@ -83,6 +86,9 @@ where
     F: FnOnce(Context, CancellationToken) -> Outcome,
     Outcome: Future<Output = Result<(), Diagnostic>>,
 {
+    if let Err(problem) = refuse_shell_parts(std::env::args_os().skip(1)) {
+        return finish(Err(vec![problem]), LogFormat::Text).into();
+    }
     let command = match parse(role) {
         Ok(command) => command,
         Err(error) => {

@@ -284,6 +284,73 @@ impl Form for Texts {
     }
 }
 
+/// A path or URL.
+#[derive(Debug)]
+pub struct Path {
+    may_be_empty: bool,
+}
+
+/// Returns the form of paths and URLs. A part that only a shell replaces, as `~`, is refused.
+pub fn path() -> Path {
+    Path { may_be_empty: true }
+}
+
+/// Returns the form of paths and URLs that are not empty, as [`path`].
+pub fn nonempty_path() -> Path {
+    Path {
+        may_be_empty: false,
+    }
+}
+
+impl Form for Path {
+    type Value = String;
+
+    fn get(&self, section: &Section<'_>, key: &'static str) -> Option<String> {
+        let text = if self.may_be_empty {
+            section.text(key)
+        } else {
+            section.required_text(key, "\"\"")
+        };
+        section.refuse_shell_part(key, text.as_ref());
+        text
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Path
+    }
+
+    fn toml(&self, value: &String) -> String {
+        format!("\"{value}\"")
+    }
+}
+
+/// A list of paths, URLs and patterns.
+#[derive(Debug)]
+pub struct Paths;
+
+/// Returns the form of lists of paths, as [`path`]. A lone path is a list of one.
+pub fn paths() -> Paths {
+    Paths
+}
+
+impl Form for Paths {
+    type Value = Vec<String>;
+
+    fn get(&self, section: &Section<'_>, key: &'static str) -> Option<Vec<String>> {
+        let texts = section.texts(key);
+        section.refuse_shell_part(key, texts.iter().flatten());
+        texts
+    }
+
+    fn takes(&self) -> Takes {
+        Takes::Paths
+    }
+
+    fn toml(&self, value: &Vec<String>) -> String {
+        format!("{value:?}")
+    }
+}
+
 /// A name out of several.
 #[derive(Debug)]
 pub struct Choice<T: 'static> {

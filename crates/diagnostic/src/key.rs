@@ -40,6 +40,10 @@ pub enum Takes {
     Text,
     /// One text, or a list of texts.
     Texts,
+    /// A path or URL.
+    Path,
+    /// One path, URL or pattern, or a list of them.
+    Paths,
     /// A name out of these.
     Choice(Vec<&'static str>),
     /// A name out of these, or a list of such names.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
+use crate::shell_path::{help_of, shell_part};
 use crate::{Code, Diagnostic, Node, Place, Table, Value, suggest};
 
 /// Returns the name here for a name of another program, or `None` if it is not known.
@@ -166,6 +167,23 @@ impl<'a> Section<'a> {
                 self.wrong_type(key, node, "a string");
                 None
             }
+        }
+    }
+
+    /// Reports the first path of `key` with a part that only a shell replaces.
+    pub fn refuse_shell_part<'t>(
+        &self,
+        key: &'static str,
+        paths: impl IntoIterator<Item = &'t String>,
+    ) {
+        let found = paths
+            .into_iter()
+            .find_map(|path| Some((path, shell_part(path)?)));
+        if let Some((path, part)) = found {
+            let message =
+                format!("{key} has `{part}`, which would be the name of a folder, given {path:?}");
+            let problem = self.reject(Code::E1002, key, message);
+            self.problems.push(problem.help(help_of(part)));
         }
     }
 

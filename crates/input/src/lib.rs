@@ -69,6 +69,7 @@ pub use missing::Missing;
 pub use named_columns::{Given, NamedColumns, Unfinished};
 pub use number_style::{PlainNumber, plain_number};
 pub use options::{Interleave, Options};
+pub use output::CompressedFile;
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
 pub use record_index::RecordIndex;

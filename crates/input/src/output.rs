@@ -10,20 +10,35 @@ use crate::Compression;
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) enum Output {
+pub enum CompressedFile {
+    /// As it is.
     Plain(BufWriter<File>),
+    /// RFC 1952.
     Gzip(GzEncoder<BufWriter<File>>),
+    /// RFC 1950.
     Zlib(ZlibEncoder<BufWriter<File>>),
 }
 
-impl Output {
+impl CompressedFile {
     /// Returns the output into `file`. The extension of its final name determines the compression.
-    pub(crate) fn new(name: &Path, file: BufWriter<File>) -> Self {
+    pub fn new(name: &Path, file: BufWriter<File>) -> Self {
         let level = flate2::Compression::default();
         match Compression::of(name) {
             Compression::None => Self::Plain(file),
             Compression::Gzip => Self::Gzip(GzEncoder::new(file, level)),
             Compression::Zlib => Self::Zlib(ZlibEncoder::new(file, level)),
+        }
+    }
+
+    /// Writes the end of the content into the file, which need not be on the disk then.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn end(self) -> Result<()> {
+        match self {
+            Self::Plain(mut out) => out.flush(),
+            Self::Gzip(out) => out.finish()?.flush(),
+            Self::Zlib(out) => out.finish()?.flush(),
         }
     }
 
@@ -37,7 +52,7 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for CompressedFile {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         match self {
             Self::Plain(out) => out.write(bytes),

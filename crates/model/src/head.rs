@@ -18,7 +18,7 @@ use trainyard_tensor::{sigmoid, softmax_in_place};
 
 use crate::Prediction;
 pub use metrics::HeadMetrics;
-pub(crate) use tasks::{Heads, LabelFields};
+pub(crate) use tasks::{Heads, LabelFields, NamedHead};
 
 /// A head: it turns logits into loss, predictions and metrics.
 #[derive(Debug, Clone, PartialEq)]

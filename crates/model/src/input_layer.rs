@@ -533,21 +533,17 @@ impl InputLayer {
             scatter_add(delta, places, gradient, columns);
             return;
         }
-        // The clipping of this piece applies to its own gradient, not to that of other pieces that share the table.
-        let mut own = scales.as_ref().map(|_| vec![0.0; gradient.len()]);
-        let target = own.as_deref_mut().unwrap_or(gradient);
-        for (row, delta) in delta.chunks_exact(self.width).enumerate() {
-            let delta = &delta[begin..][..dimension];
-            ids.shares(row, lookup.combiner, |place, share| {
-                let out = &mut target[place * dimension..][..dimension];
-                out.iter_mut()
-                    .zip(delta)
-                    .for_each(|(out, delta)| *out += share * delta);
-            });
-        }
-        if let (Some(own), Some(scales)) = (own, scales) {
-            lookup.through_clip(table, &scales, &own, gradient);
-        }
+        lookup.scatter(scales.as_deref(), table, gradient, |target| {
+            for (row, delta) in delta.chunks_exact(self.width).enumerate() {
+                let delta = &delta[begin..][..dimension];
+                ids.shares(row, lookup.combiner, |place, share| {
+                    let out = &mut target[place * dimension..][..dimension];
+                    out.iter_mut()
+                        .zip(delta)
+                        .for_each(|(out, delta)| *out += share * delta);
+                });
+            }
+        });
     }
 
     fn scatter_history(
@@ -567,20 +563,17 @@ impl InputLayer {
         let ids = &features.ids[lookup.ids];
         let dimension = lookup.dimension;
         let scales = lookup.scales(table);
-        let mut own = scales.as_ref().map(|_| vec![0.0; gradient.len()]);
-        let target = own.as_deref_mut().unwrap_or(gradient);
-        for (row, delta) in delta.chunks_exact(self.width).enumerate() {
-            let delta = &delta[begin..];
-            slots.fill(ids.of_row(row), |slot, place| {
-                let out = &mut target[place * dimension..][..dimension];
-                out.iter_mut()
-                    .zip(&delta[slot * dimension..][..dimension])
-                    .for_each(|(out, delta)| *out += delta);
-            });
-        }
-        if let (Some(own), Some(scales)) = (own, scales) {
-            lookup.through_clip(table, &scales, &own, gradient);
-        }
+        lookup.scatter(scales.as_deref(), table, gradient, |target| {
+            for (row, delta) in delta.chunks_exact(self.width).enumerate() {
+                let delta = &delta[begin..];
+                slots.fill(ids.of_row(row), |slot, place| {
+                    let out = &mut target[place * dimension..][..dimension];
+                    out.iter_mut()
+                        .zip(&delta[slot * dimension..][..dimension])
+                        .for_each(|(out, delta)| *out += delta);
+                });
+            }
+        });
     }
 }
 
@@ -593,6 +586,23 @@ impl Lookup {
             if norm > most { most / norm } else { 1.0 }
         };
         Some(table.chunks_exact(self.dimension).map(scale).collect())
+    }
+
+    /// Adds the gradient of the vectors that `add` adds, through the clipping of these scales. The clipping of a piece applies to its own
+    /// gradient, not to that of other pieces that share the table.
+    fn scatter(
+        &self,
+        scales: Option<&[f32]>,
+        table: &[f32],
+        gradient: &mut [f32],
+        add: impl FnOnce(&mut [f32]),
+    ) {
+        let Some(scales) = scales else {
+            return add(gradient);
+        };
+        let mut own = vec![0.0; gradient.len()];
+        add(&mut own);
+        self.through_clip(table, scales, &own, gradient);
     }
 
     /// Adds the gradient of the vectors, given that of the clipped vectors: `s (g - x (x·g) / |x|²)` for a clipped

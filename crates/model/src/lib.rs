@@ -41,7 +41,7 @@ pub use dense::Dense;
 pub use error::Error;
 pub use example_weight::want_example_weight;
 pub use head::{Head, HeadMetrics};
-pub(crate) use head::{Heads, LabelFields};
+pub(crate) use head::{Heads, LabelFields, NamedHead};
 pub use input_fn::{Part, Shard, inline_options, input_options};
 pub use input_layer::InputLayer;
 pub use linear::{LinearModel, VariableScope};

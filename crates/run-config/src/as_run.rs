@@ -93,7 +93,7 @@ mod tests {
         let text = r#"
             model_dir = "/tmp/runs/one" # where it goes
             [input]
-            label = { column = "y", positive = "\"yes\"\n" }
+            label = { column = "y", positive = "\"yes\"\n." }
             columns = ["y", "w"]
             train = { files = ["rows-*.csv", "s3://bucket/more.csv"], epochs = 3 }
             [input.eval]

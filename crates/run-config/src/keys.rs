@@ -15,10 +15,10 @@ section! {
         /// folder of checkpoints, evaluations and exports. A relative path is relative to the working folder. On a cluster,
         /// a folder that all hosts share, or a path in a bucket: `s3://bucket/path`, `gs://bucket/path`, or in HDFS:
         /// `hdfs://host:port/path` ([below](#a-model-folder-in-a-bucket))
-        model_dir: Option<String> = nonempty_text().required_or_invalid("\"runs/census\"");
+        model_dir: Option<String> = nonempty_path().required_or_invalid("\"runs/census\"");
         /// if `model_dir` is in a bucket: folder on this machine for the logs of servers, dead letters, and files that are
         /// still being written
-        local_dir: Option<String> = text().optional(
+        local_dir: Option<String> = path().optional(
             "`/var/tmp/trainyard-s3-bucket+path`. A `/` is written as `+`. Every other character except letters, digits, \
              `.`, `-` and `_` is written as `%` and hexadecimal digits, so two paths never share a folder"
         );

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use trainyard_diagnostic::{Code, Diagnostic, Section, suggest};
 
-use crate::{HeadKind, ModelConfig};
+use crate::{HeadKind, LossConfig, ModelConfig};
 
 /// Direction of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,22 @@ pub(crate) fn bounds(metric: &str, model: &ModelConfig) -> Option<RangeInclusive
                 |head: HeadKind| matches!(head, HeadKind::Binary | HeadKind::LogisticRegression);
             model.heads().into_iter().all(is_share).then_some(share)
         }
+    }
+}
+
+/// Returns the value of a metric that a model has which has learnt nothing and predicts the same for all records, if that depends on
+/// no record.
+pub(crate) fn of_no_learning(metric: &str, model: &ModelConfig) -> Option<f64> {
+    // Weights of classes, records and tasks would change the values.
+    let has_classes = model.head.has_classes() && model.tasks.is_empty() && !model.kind.is_custom();
+    let name = metric.rsplit('/').next().filter(|_| has_classes)?;
+    let classes = model.n_classes as f64;
+    let is_single = model.head != HeadKind::MultiLabel;
+    match name {
+        "auc" | "auc_exact" | "auc_group" if model.head == HeadKind::Binary => Some(0.5),
+        "accuracy" if is_single => Some(1.0 / classes),
+        "average_loss" if is_single && model.loss == LossConfig::CrossEntropy => Some(classes.ln()),
+        _ => None,
     }
 }
 

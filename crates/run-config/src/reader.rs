@@ -91,7 +91,7 @@ impl Job {
         let place = Place::Named(path.display().to_string());
         let root = || Section::new("", &document.root, Some(place.clone()), &problems);
         let job = read(path, root(), needs);
-        if let Some(job) = &job {
+        if let Some(job) = job.as_ref().filter(|_| problems.is_empty()) {
             warn_of_idle_keys(&root(), job);
         }
         let job = job.map(|job| Job {
@@ -158,6 +158,7 @@ fn read(path: &Path, root: Section<'_>, needs: FilesNeeded) -> Option<Job> {
     let mut model = model;
     if let (Some(model), Some(input)) = (&mut model, &input) {
         section::model::settle(&root, model, input);
+        section::input::check_classes(&root, model, input);
     }
     if let (Some(input), Some(strategy)) = (&input, &strategy) {
         section::strategy::settle(&root, strategy, input);

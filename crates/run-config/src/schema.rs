@@ -167,8 +167,8 @@ impl Definitions {
             Takes::Number(Bound::ProperFraction) => {
                 json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 })
             }
-            Takes::Text => json!({ "type": "string" }),
-            Takes::Texts => one_or_list(&json!({ "type": "string" })),
+            Takes::Text | Takes::Path => json!({ "type": "string" }),
+            Takes::Texts | Takes::Paths => one_or_list(&json!({ "type": "string" })),
             Takes::Choice(names) => json!({ "enum": names }),
             Takes::Choices(names) => one_or_list(&json!({ "enum": names })),
             Takes::Table(keys) => self.table(keys),

@@ -5,8 +5,12 @@ use std::ops::RangeInclusive;
 
 use regex::Regex;
 use trainyard_diagnostic::{Code, Diagnostic, Problems, Section};
+use trainyard_storage::is_remote;
 
-use crate::metric::bounds;
+use self::reach::{BY_LENGTH, OF_CLIPPING, OF_PLATEAU, warn_of_tables};
+use crate::metric::{bounds, of_no_learning};
+mod reach;
+
 use crate::{
     BadRows, Deep, Durability, EarlyStoppingConfig, Embedding, ExporterKind, HeadKind, Job,
     StrategyKind, Update,
@@ -115,13 +119,48 @@ const OF_STORAGE: [Row; 2] = [
 ];
 
 /// Keys of the input that others of them, or the model's head, make idle.
-const OF_INPUT: [Row; 2] = [
+const OF_INPUT: [Row; 5] = [
     Row {
         table: &["input"],
         keys: &["bad_rows_max"],
         outcome: |job| {
             let fails = job.input.bad_rows == BadRows::Fail;
             nothing_if(fails, "with bad_rows = \"fail\"")
+        },
+    },
+    Row {
+        table: &["input"],
+        keys: &["bad_rows_max"],
+        outcome: |job| {
+            let skips = job.input.bad_rows == BadRows::Skip;
+            (skips && job.input.bad_rows_max == 0).then(|| {
+                "is 0, and the first bad row ends a task, as with bad_rows = \"fail\"".to_owned()
+            })
+        },
+    },
+    Row {
+        table: &["input"],
+        keys: &["missing"],
+        // The values of a list keep the blanks around them.
+        outcome: |job| {
+            let is_trimmed = |text: &&String| text.trim_ascii().len() == text.len();
+            let has_lists = job
+                .features
+                .iter()
+                .any(|feature| feature.separator.is_some());
+            let mut blank = job.input.missing.iter().filter(|text| !is_trimmed(text));
+            let text = blank.next().filter(|_| job.input.trims() && !has_lists)?;
+            Some(format!(
+                "has {text:?}, which no field is: input.trim removes the blanks around the fields"
+            ))
+        },
+    },
+    Row {
+        table: &["input", "train"],
+        keys: &["shuffle_rows"],
+        outcome: |job| {
+            let is_one = job.input.train.shuffle_rows == 1;
+            nothing_if(is_one, "at 1: one record has one order")
         },
     },
     Row {
@@ -252,7 +291,7 @@ fn without_evaluations(job: &Job) -> Option<String> {
 const EARLY_STOPPING: &[&str] = &["train", "early_stopping"];
 
 /// Bounds of early stopping that no evaluation reaches, and keys of bounds that are not there.
-const OF_EARLY_STOPPING: [Row; 5] = [
+const OF_EARLY_STOPPING: [Row; 6] = [
     Row {
         table: EARLY_STOPPING,
         keys: &["min_delta"],
@@ -298,6 +337,26 @@ const OF_EARLY_STOPPING: [Row; 5] = [
                 is_beyond,
                 format!("at {stop_at}: `{metric}` is {}", shown(&range)),
             )
+        },
+    },
+    Row {
+        table: EARLY_STOPPING,
+        keys: &["stop_at"],
+        outcome: |job| {
+            let stopping = job.train.early_stopping.as_ref()?;
+            let metric = &stopping.metric;
+            let stop_at = stopping.stop_at?;
+            let of_nothing = of_no_learning(metric, &job.model)?;
+            let is_reached = if stopping.higher_is_better {
+                stop_at <= of_nothing
+            } else {
+                stop_at >= of_nothing
+            };
+            is_reached.then(|| {
+                format!(
+                    "is {stop_at}, which ends training at its first evaluation: a model that has learnt nothing may have the `{metric}` {of_nothing:.4}"
+                )
+            })
         },
     },
     Row {
@@ -455,7 +514,7 @@ fn without_servers(job: &Job) -> Option<String> {
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let tables: [&[Row]; 9] = [
+    let tables: [&[Row]; 12] = [
         &BY_STRATEGY,
         &OF_GUARD,
         &OF_STORAGE,
@@ -464,22 +523,48 @@ pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
         &OF_INPUT,
         &OF_EVALUATIONS,
         &OF_EARLY_STOPPING,
+        &OF_PLATEAU,
+        &BY_LENGTH,
+        &OF_CLIPPING,
         &OF_WARM_START,
     ];
     for rows in tables {
         warn_of_rows(root, rows, job);
     }
+    warn_of_tables(root, job);
 }
 
+/// Keys of folders, which the command line may change.
+const OF_FOLDERS: [Row; 1] = [Row {
+    table: &[],
+    keys: &["local_dir"],
+    outcome: |job| {
+        let is_local = !is_remote(&job.model_dir);
+        nothing_if(
+            is_local,
+            "without a model_dir in a bucket: all files are in model_dir",
+        )
+    },
+}];
+
 impl Job {
+    /// Returns the further warnings of a job whose `model_dir` is settled, by the job file or the command line.
+    pub fn warnings_of_folders(&self) -> Vec<Diagnostic> {
+        self.warnings_of(&OF_FOLDERS)
+    }
+
     /// Returns the further warnings of a job that is trained in one process: keys that only tasks of a cluster use.
     pub fn warnings_in_one_process(&self) -> Vec<Diagnostic> {
+        let help = "`trainyard up --cluster local:ps=2,worker=1` trains with several tasks";
+        let warnings = self.warnings_of(&IN_ONE_PROCESS).into_iter();
+        warnings.map(|warning| warning.help(help)).collect()
+    }
+
+    fn warnings_of(&self, rows: &[Row]) -> Vec<Diagnostic> {
         let problems = Problems::default();
         let root = Section::new("", &self.written.0.root, None, &problems);
-        warn_of_rows(&root, &IN_ONE_PROCESS, self);
-        let help = "`trainyard up --cluster local:ps=2,worker=1` trains with several tasks";
-        let warnings = problems.take_warnings().into_iter();
-        warnings.map(|warning| warning.help(help)).collect()
+        warn_of_rows(&root, rows, self);
+        problems.take_warnings()
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 use trainyard_diagnostic::Code;
 use trainyard_input::{Batch, Cells};
 use trainyard_model::Prediction;
@@ -19,6 +20,7 @@ pub(crate) use pool::Pool;
 
 use crate::Error;
 use crate::telemetry::VersionTelemetry;
+use crate::unlisted::UnlistedValues;
 
 /// Time in which a prediction must be made, from the arrival of its request.
 const PREDICTION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -76,6 +78,7 @@ struct Line {
     added: Condvar,
     /// Buffers of threads that do not predict now.
     workspaces: Mutex<Vec<Workspace>>,
+    unlisted: UnlistedValues,
 }
 
 impl fmt::Debug for Line {
@@ -91,6 +94,7 @@ impl Queue {
         limits: BatchLimits,
         pool: Arc<Pool>,
         telemetry: Arc<VersionTelemetry>,
+        unlisted: UnlistedValues,
     ) -> Self {
         let line = Line {
             predictor,
@@ -99,6 +103,7 @@ impl Queue {
             requests: Mutex::default(),
             added: Condvar::new(),
             workspaces: Mutex::default(),
+            unlisted,
         };
         Self {
             line: Arc::new(line),
@@ -174,6 +179,11 @@ impl Line {
         }
         let rows: usize = requests.iter().map(|request| request.batch.rows).sum();
         self.telemetry.batch_rows.record(rows as f64);
+        for request in &requests {
+            if let Some(told) = self.unlisted.see(&request.batch) {
+                warn!(model = %self.telemetry.model, "{told}");
+            }
+        }
         let mut workspace = self.workspaces.lock().pop().unwrap_or_default();
         answer(&self.predictor, requests, &mut workspace);
         self.workspaces.lock().push(workspace);

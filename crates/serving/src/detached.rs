@@ -21,6 +21,7 @@ use crate::models::{Models, Version};
 use crate::run::routes;
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
+use crate::unlisted::UnlistedValues;
 
 /// Name of the model in requests.
 const NAME: &str = "model";
@@ -39,7 +40,7 @@ impl DetachedModel {
     /// The model cannot predict, or the system starts no thread.
     pub fn new(predictor: Predictor, options: &Options) -> Result<Self, Diagnostic> {
         let columns = NamedColumns::new(predictor.model().serving_schema(), options);
-        let signature = Signature::of(&predictor, &columns)
+        let signature = Signature::of(&predictor, &columns, None)
             .map_err(|error| Diagnostic::error(Code::E9001, error.to_string()))?;
         let telemetry = Arc::new(VersionTelemetry::new(NAME, "1".to_owned()));
         let queue = Queue::new(
@@ -47,6 +48,7 @@ impl DetachedModel {
             BatchLimits::default(),
             Arc::new(Pool::start(1)?),
             Arc::clone(&telemetry),
+            UnlistedValues::default(),
         );
         let models = Arc::<Models>::default();
         let version = Version {

@@ -4,6 +4,7 @@
 //! answers, checks it, and swaps. A request takes the way of `trainyard predict`: the same feature columns, the same
 //! model, the same bits.
 
+mod about;
 mod admitted;
 mod arguments;
 mod batching;
@@ -36,6 +37,7 @@ mod telemetry;
 mod tensorflow_serving;
 mod tensors;
 mod text;
+mod unlisted;
 mod uri_path;
 
 use std::process::ExitCode;

@@ -33,6 +33,7 @@ use crate::following::{Current, Following, Sight, Source, Training, Unverified};
 use crate::models::{RefusedVersion, ServedModel, Version};
 use crate::signature::Signature;
 use crate::telemetry::VersionTelemetry;
+use crate::unlisted::UnlistedValues;
 
 /// Interval between looks at a model directory.
 const POLL_INTERVAL: Interval = Interval {
@@ -60,6 +61,7 @@ struct Loaded {
     predictor: Arc<Predictor>,
     columns: NamedColumns,
     signature: Signature,
+    unlisted: UnlistedValues,
     written: SystemTime,
     took: Duration,
 }
@@ -143,6 +145,7 @@ impl Loader {
             predictor,
             columns,
             signature,
+            unlisted,
             written,
             took,
         } = loaded;
@@ -158,6 +161,7 @@ impl Loader {
             self.limits,
             Arc::clone(&self.pool),
             Arc::clone(&telemetry),
+            unlisted,
         );
         let version = Version {
             number: step,
@@ -533,11 +537,12 @@ fn load(found: &Found, job_of: &mut JobOf<'_>) -> Result<Loaded, Diagnostic> {
 fn predicted(job: &Job, predictor: Arc<Predictor>) -> Result<Loaded, Diagnostic> {
     let options = inline_options(job, None);
     let columns = NamedColumns::new(predictor.model().serving_schema(), &options);
-    let signature = Signature::of(&predictor, &columns)
+    let signature = Signature::of(&predictor, &columns, Some(job))
         .map_err(|error| Diagnostic::error(Code::E9001, error.to_string()))?;
     Ok(Loaded {
         step: 0,
         source: Source::Checkpoint,
+        unlisted: UnlistedValues::new(&job.features, predictor.model().serving_schema()),
         predictor,
         columns,
         signature,

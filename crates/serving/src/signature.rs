@@ -6,8 +6,10 @@ use trainyard_diagnostic::suggest;
 use trainyard_input::{Batch, Cells, FieldKind, Fraction, NamedColumns};
 use trainyard_model::Prediction;
 use trainyard_predictor::{Predictor, Workspace};
+use trainyard_run_config::Job;
 
 use crate::Error;
+use crate::about::About;
 
 /// Bytes of a number in the text of an answer, or of a text without its characters.
 const NUMBER_BYTES: usize = 16;
@@ -103,14 +105,21 @@ pub(crate) struct Signature {
     pub(crate) outputs: Vec<Tensor>,
     /// Most bytes that the answer to a row takes: its predictions, and their text.
     pub(crate) row_bytes: usize,
+    /// What a client has to know besides.
+    pub(crate) about: About,
 }
 
 impl Signature {
-    /// Predicts a row without values, or, if the model needs values, a row of zeros. Returns the signature of the model.
+    /// Predicts a row without values, or, if the model needs values, a row of zeros. Returns the signature of the model, which a job
+    /// describes if it is known.
     ///
     /// # Errors
     /// The model can predict neither.
-    pub(crate) fn of(predictor: &Predictor, columns: &NamedColumns) -> Result<Self, Error> {
+    pub(crate) fn of(
+        predictor: &Predictor,
+        columns: &NamedColumns,
+        job: Option<&Job>,
+    ) -> Result<Self, Error> {
         let predict = |row| {
             let batch = trial_row(predictor, columns, row);
             predictor.predict(&batch, &mut Workspace::default())
@@ -129,6 +138,7 @@ impl Signature {
         Ok(Self {
             inputs: inputs(columns),
             row_bytes: answer_bytes(&row),
+            about: job.map_or(About::default(), |job| About::of(job, &row)),
             outputs: outputs(&row),
         })
     }

@@ -94,6 +94,7 @@ pub(crate) fn describe() {
 /// Metrics of one version of a model. The handles are kept, because looking one up takes as long as parsing a row.
 #[derive(Debug)]
 pub(crate) struct VersionTelemetry {
+    pub(crate) model: String,
     rows: Counter,
     protocols: Vec<ProtocolTelemetry>,
     pub(crate) queue: Gauge,
@@ -126,7 +127,8 @@ impl VersionTelemetry {
             rows: counter!("trainyard_serving_rows_total", "model" => model.clone()),
             protocols: protocols.into(),
             queue: gauge!("trainyard_serving_queue_requests", "model" => model.clone()),
-            batch_rows: histogram!("trainyard_serving_batch_rows", "model" => model),
+            batch_rows: histogram!("trainyard_serving_batch_rows", "model" => model.clone()),
+            model,
         }
     }
 

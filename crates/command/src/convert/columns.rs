@@ -62,6 +62,24 @@ fn compare(
         .help("correct the file, or take files with other columns on their own"))
 }
 
+/// Tells the columns that have no value in any row, for which a TFRecord file has no place.
+pub(super) fn told_of_empty(layout: &Layout, to: Format) -> Option<Diagnostic> {
+    let empty = layout.columns.iter().filter(|column| column.kind.is_none());
+    let names: Vec<String> = empty.map(|column| format!("`{}`", column.name)).collect();
+    (to == Format::TfRecord && !names.is_empty()).then(|| {
+        let message = format!(
+            "{} no value in any row, and a tfrecord holds values alone: the result does not name {}",
+            match names.as_slice() {
+                [only] => format!("the column {only} has"),
+                all => format!("the columns {} have", listed(all)),
+            },
+            if names.len() == 1 { "it" } else { "them" }
+        );
+        Diagnostic::warning(Code::E4005, message)
+            .help("write csv, tsv or parquet where a job reads the column")
+    })
+}
+
 /// Refuses columns whose values the result could not have.
 ///
 /// # Errors

@@ -107,8 +107,9 @@ impl Fit {
             match column.name.as_str() {
                 "label" | "qid" => one_word(&column.name, &cell.values),
                 "index" | "value" if self.has_pairs => words(&column.name, &cell.values),
-                // The writer takes numbers alone.
-                _ => None,
+                // A row has no pairs beside the two lists, and the writer takes numbers alone.
+                _ if self.has_pairs || !cell.values.is_empty() => None,
+                _ => Some(zero(&column.name)),
             }
         })
     }
@@ -161,6 +162,17 @@ fn empty_line<'a>(column: &'a str, format: &str) -> Misfit<'a> {
         value: "the value is missing,".to_owned(),
         why: format!("and {format} of one column would have an empty line, which is no record"),
         help: "leave such rows out of the input, or write tfrecord or parquet".to_owned(),
+    }
+}
+
+fn zero(column: &str) -> Misfit<'_> {
+    Misfit {
+        column,
+        value: "the value is missing,".to_owned(),
+        why: "and a line of libsvm without it says that it is 0".to_owned(),
+        help: "write the number that stands for a missing one into the input, or leave the row or column out; or write csv, tsv, tfrecord or \
+               parquet"
+            .to_owned(),
     }
 }
 
@@ -322,6 +334,11 @@ mod tests {
         assert!(row(&["1|2"]).is_ok(), "a text that holds a list");
         assert!(row(&["1|2", "3"]).is_err());
         assert!(row(&["1 2"]).is_err());
+        let plain = Fit::new(libsvm, None, &layout(&["label", "age"])).expect("it has places");
+        let told = plain.make(3, &mut [cell(&["1"]), cell(&[])]);
+        let told = told.expect_err("it would be 0").render();
+        assert!(told.contains("row 3") && told.contains("`age`"), "{told}");
+        assert!(plain.make(3, &mut [cell(&["1"]), cell(&["0"])]).is_ok());
         let told = Fit::new(libsvm, None, &layout(&["label", "index", "value", "age"]));
         let told = told.expect_err("no place").render();
         assert!(told.contains("`age`"), "{told}");

@@ -6,7 +6,49 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{ColumnProfile, Profile};
 use trainyard_run_config::{Job, LabelConfig};
 
-use super::{is_positive, warning};
+use super::{SHOWN_MAX, is_positive, shown, warning};
+
+/// Labels per class of a sample in which a class without one is no coincidence.
+const LABELS_OF_A_CLASS: u64 = 10;
+
+/// Warns of classes by number that no label is. Among two classes, that is a label of one value.
+pub(super) fn look_at_number_of_classes(
+    classes: usize,
+    column: &ColumnProfile,
+) -> Option<Diagnostic> {
+    let is_enough = column.values >= LABELS_OF_A_CLASS * classes as u64;
+    if classes <= 2 || !is_enough || !column.is_numeric() || !column.are_all_counted() {
+        return None;
+    }
+    let mut are_there = vec![false; classes];
+    for (text, _) in column.counts() {
+        let number = std::str::from_utf8(text).ok()?.parse::<f64>().ok()?;
+        if let Some(is_there) = are_there.get_mut(number as usize) {
+            *is_there |= number >= 0.0;
+        }
+    }
+    let absent = are_there.iter().enumerate().filter(|(_, there)| !**there);
+    let absent: Vec<String> = absent.map(|(class, _)| class.to_string()).collect();
+    let first = absent.iter().take(SHOWN_MAX);
+    let first: Vec<&str> = first.map(String::as_str).collect();
+    let more = match absent.len() - first.len() {
+        0 => String::new(),
+        count => format!(" or {count} others"),
+    };
+    (!absent.is_empty()).then(|| {
+        let message = format!(
+            "none of {} labels of the sample is the class {}{more}: n_classes is {classes}, and `{}` holds {}",
+            column.values,
+            first.join(" or "),
+            column.name,
+            shown(column)
+        );
+        warning(
+            message,
+            "correct n_classes, whose labels count from 0, unless the class is that rare or the files are sorted by the label",
+        )
+    })
+}
 
 /// Warns about two texts of a label that a job takes for different classes, and that are ways to write one: the same number,
 /// the same word but for the case of its letters, or yes and no as words and as numbers.

@@ -3,7 +3,9 @@
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::ColumnProfile;
-use trainyard_run_config::{FeatureConfig, FeatureKind, Normalizer, Numbers, Operand};
+use trainyard_run_config::{
+    FeatureConfig, FeatureKind, LOG_MIN, Normalizer, Numbers, Operand, TimePart,
+};
 
 use super::warning;
 
@@ -16,6 +18,20 @@ const FACTOR_MAX: f64 = 100.0;
 /// Warns about a feature that is the same for all records, whatever they hold.
 pub(super) fn look_at_settings(feature: &FeatureConfig) -> Option<Diagnostic> {
     let name = &feature.name;
+    let of_bounds = || match &feature.kind {
+        FeatureKind::Numeric(numbers) => one_number(numbers),
+        FeatureKind::Bucketized {
+            numbers,
+            boundaries,
+        } => one_number(numbers).or_else(|| one_bucket(numbers, boundaries)),
+        _ => None,
+    };
+    if let Some(why) = of_bounds() {
+        return Some(warning(
+            format!("the feature `{name}` distinguishes no records: {why}"),
+            "correct the key, or leave the feature out",
+        ));
+    }
     let why = match &feature.kind {
         FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
             let operand = numbers.operand.as_ref()?;
@@ -38,6 +54,62 @@ pub(super) fn look_at_settings(feature: &FeatureConfig) -> Option<Diagnostic> {
         format!("the feature `{name}` distinguishes no records: {why}"),
         "correct the key, or leave the feature out",
     ))
+}
+
+/// Returns the least and the greatest number that a feature may have by its settings, before its normalizer.
+fn settled(numbers: &Numbers) -> Option<[f32; 2]> {
+    let of_time: Option<[f32; 2]> = numbers.time.map(|time| match time.part {
+        TimePart::Hour => [0.0, 23.0],
+        TimePart::Weekday => [0.0, 6.0],
+    });
+    match (of_time, numbers.clip) {
+        (Some([least, most]), Some([low, high])) => {
+            Some([least.clamp(low, high), most.clamp(low, high)])
+        }
+        (of_time, clip) => of_time.or(clip),
+    }
+}
+
+/// Says why a clip makes one number of all numbers.
+fn one_number(numbers: &Numbers) -> Option<String> {
+    let [least, most] = settled(numbers)?;
+    if least == most {
+        return Some(format!(
+            "clip makes {least} of all values of `time`, which are below 24"
+        ));
+    }
+    let bound = match numbers.normalizer {
+        Normalizer::Log1p => 0.0,
+        Normalizer::Log => LOG_MIN,
+        _ => return None,
+    };
+    (most <= bound).then(|| {
+        format!(
+            "clip lets no number above {most}, and the logarithm makes one number of all of them"
+        )
+    })
+}
+
+/// Says why all numbers are in one bucket.
+fn one_bucket(numbers: &Numbers, boundaries: &[f32]) -> Option<String> {
+    let [least, most] = settled(numbers)?.map(|number| normalized(numbers.normalizer, number));
+    let (first, last) = (boundaries.first()?, boundaries.last()?);
+    (most < *first || least >= *last).then(|| {
+        format!(
+            "its numbers are from {least} to {most}, by time, clip and normalizer, and its boundaries from {first} to {last}: all are in one bucket"
+        )
+    })
+}
+
+fn normalized(normalizer: Normalizer, number: f32) -> f32 {
+    match normalizer {
+        Normalizer::None => number,
+        Normalizer::Log1p => number.max(0.0).ln_1p(),
+        Normalizer::SignedLog1p => number.abs().ln_1p().copysign(number),
+        Normalizer::Log => number.max(LOG_MIN).ln(),
+        Normalizer::MinMax { min, max } => (number - min) / (max - min),
+        Normalizer::Standardize { mean, stddev } => (number - mean) / stddev,
+    }
 }
 
 /// Warns about settings that do not fit the numbers of a column.
@@ -107,7 +179,8 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::{Cell, Profile, Value};
+    use trainyard_input::{Cell, Profile, TimeUnit, Value};
+    use trainyard_run_config::Time;
 
     use super::*;
 
@@ -193,6 +266,44 @@ mod tests {
             max: 50.0,
         };
         assert_eq!(told(|numbers| numbers.normalizer = min_max), None);
+    }
+
+    #[test]
+    fn boundaries_that_no_number_reaches_by_the_settings_are_told() {
+        let told = |boundaries: &[f32], change: &dyn Fn(&mut Numbers)| {
+            let mut numbers = Numbers::of("x".to_owned());
+            change(&mut numbers);
+            let mut feature = FeatureConfig::numeric("x");
+            feature.kind = FeatureKind::Bucketized {
+                numbers,
+                boundaries: boundaries.to_vec(),
+            };
+            look_at_settings(&feature).map(|problem| problem.message)
+        };
+        let clip = |numbers: &mut Numbers| numbers.clip = Some([0.0, 10.0]);
+        let hour = |numbers: &mut Numbers| {
+            numbers.time = Some(Time {
+                part: TimePart::Hour,
+                unit: TimeUnit::Seconds,
+            });
+        };
+        let logarithm = |numbers: &mut Numbers| {
+            clip(numbers);
+            numbers.normalizer = Normalizer::Log1p;
+        };
+        let below = |numbers: &mut Numbers| {
+            numbers.clip = Some([-5.0, 0.0]);
+            numbers.normalizer = Normalizer::Log1p;
+        };
+        assert!(told(&[20.0, 30.0], &clip).is_some());
+        assert!(told(&[-3.0, 0.0], &clip).is_some());
+        assert!(told(&[24.0], &hour).is_some());
+        assert!(told(&[3.0, 5.0], &logarithm).is_some());
+        assert!(told(&[0.5], &below).is_some());
+        assert_eq!(told(&[5.0, 30.0], &clip), None);
+        assert_eq!(told(&[6.0, 12.0], &hour), None);
+        assert_eq!(told(&[1.0, 2.0], &logarithm), None);
+        assert_eq!(told(&[100.0], &|_| {}), None);
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Cell, Profile, TimeUnit, Value};
-use trainyard_run_config::Job;
+use trainyard_run_config::{HeadKind, Job, Update};
 
-use super::{look, look_at_labels_of_evaluation};
+use super::{look, look_at_labels_of_evaluation, look_for_unknown_values};
 
 /// Returns a job with this label and these features.
 fn job(label: &str, kind: &str, features: &[&str]) -> Job {
@@ -430,4 +430,99 @@ fn infinite_numbers_of_a_feature_are_warned_of_unless_they_are_missing_ones() {
             .starts_with("`x` holds 1 infinite numbers among 100"),
         "{told:?}"
     );
+}
+
+#[test]
+fn classes_by_number_that_no_label_is_are_warned_of() {
+    let of = |classes: usize, labels: &[&str]| {
+        let mut job = job("{ column = \"y\" }", "linear_classifier", &[NUMBER]);
+        job.model.n_classes = classes;
+        job.model.head = HeadKind::MultiClass;
+        told(&job, &[("y", labels), ("x", &["1", "2"])]).join("\n")
+    };
+    let text = of(3, &["0", "1"]);
+    assert!(
+        text.contains("none of 100 labels of the sample is the class 2: n_classes is 3"),
+        "{text}"
+    );
+    assert!(
+        of(4, &["1", "2", "3"]).contains("is the class 0:"),
+        "labels from 1"
+    );
+    for (classes, labels) in [(3, &["0", "1", "2"][..]), (30, &["0", "1"])] {
+        let text = of(classes, labels);
+        assert!(!text.contains("is the class"), "{text}");
+    }
+}
+
+#[test]
+fn blanks_beside_the_separator_make_other_values_and_are_told_as_training_reads_them() {
+    let of = |kind: &str, values: &[&str]| {
+        let feature = format!("column = \"w\"\nseparator = \"|\"\n{kind}");
+        let job = job("{ column = \"y\" }", "linear_classifier", &[&feature]);
+        told(&job, &[("y", &["0", "1"]), ("w", values)]).join("\n")
+    };
+    let vocabulary = "kind = \"vocabulary\"\nvalues = [\"a\", \"b\"]";
+    let text = of(vocabulary, &["a | b", "c"]);
+    assert!(
+        text.contains("50 fields of `w` in the sample have blanks beside the separator `|`"),
+        "{text}"
+    );
+    assert!(text.contains("none of 150 values of `w`"), "{text}");
+    let text = of("kind = \"hashed\"\nbuckets = 10", &["a| b", "a|b"]);
+    assert!(text.contains("another value"), "{text}");
+    let text = of(vocabulary, &["a|b", "b"]);
+    assert!(!text.contains("blanks"), "{text}");
+}
+
+#[test]
+fn a_table_that_admits_no_id_before_training_ends_is_warned_of() {
+    let feature = "column = \"w\"\nkind = \"dynamic\"\nadmit_after = 150";
+    let mut job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
+    let mut found = profile(&[("y", &["0", "1"]), ("w", &["a", "b"])]);
+    let is_told = |job: &Job, found: &Profile| {
+        let warnings = look(job, found).warnings;
+        let told = "its most frequent value, `a`, occurs about";
+        warnings.iter().any(|one| one.message.contains(told))
+    };
+    job.input.train.epochs = Some(2);
+    assert!(!is_told(&job, &found), "a part of the records");
+    found.is_whole = true;
+    assert!(is_told(&job, &found), "all records");
+    job.input.train.epochs = Some(3);
+    assert!(!is_told(&job, &found), "150 times");
+    found.is_whole = false;
+    job.train.max_steps = Some(2);
+    assert!(is_told(&job, &found), "256 records");
+    job.train.max_steps = Some(3);
+    assert!(!is_told(&job, &found), "384 records");
+    job.strategy.update.mode = Update::Sync;
+    job.train.max_steps = Some(2);
+    assert!(!is_told(&job, &found), "a step of several batches");
+}
+
+#[test]
+fn records_of_which_a_feature_knows_no_value_are_told_before_predictions() {
+    let vocabulary = "column = \"w\"\nkind = \"vocabulary\"\nvalues = [\"red\"]";
+    let identity = "column = \"n\"\nkind = \"identity\"\nbuckets = 10\ndefault = 0";
+    let job = job(
+        "{ column = \"y\" }",
+        "linear_classifier",
+        &[vocabulary, identity],
+    );
+    let told = |words: &[&str], ids: &[&str]| {
+        let found = profile(&[("y", &["0", "1"]), ("w", words), ("n", ids)]);
+        let warnings = look_for_unknown_values(&job, &found);
+        warnings.iter().map(Diagnostic::render).collect::<String>()
+    };
+    let text = told(&["Red", "blue"], &["10", "11"]);
+    for part in [
+        "none of 100 values of `w` in the sample is in its vocabulary of 1",
+        "`Red`",
+        "`n` in the sample is an id from 0 to 9: they are from 10 to 11",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(told(&["Red", "red"], &["10", "9"]), "");
+    assert_eq!(told(&[""], &[""]), "");
 }

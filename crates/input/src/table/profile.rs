@@ -280,6 +280,8 @@ pub struct Absent {
 pub struct Profile {
     /// Number of rows.
     pub rows: u64,
+    /// The rows are all of the input, and no part of it.
+    pub is_whole: bool,
     /// The columns, in the order in which they appeared.
     pub columns: Vec<ColumnProfile>,
     /// Columns whose values no job can read, with their types.

@@ -63,6 +63,13 @@ impl Task {
     }
 }
 
+/// A head, and the text before the names of its predictions.
+#[derive(Debug)]
+pub(crate) struct NamedHead<'a> {
+    pub(crate) head: &'a Head,
+    pub(crate) before: String,
+}
+
 impl Heads {
     /// Returns the heads of a job's model.
     pub(crate) fn new(job: &Job) -> Self {
@@ -80,12 +87,15 @@ impl Heads {
     }
 
     /// Returns the heads, each with the text before the names of its predictions: `task/`, or none in a model of one task.
-    pub(crate) fn named(&self) -> Vec<(String, &Head)> {
+    pub(crate) fn named(&self) -> Vec<NamedHead<'_>> {
+        let named = |before, head| NamedHead { head, before };
         match self {
-            Self::One(head) => vec![(String::new(), head)],
+            Self::One(head) => vec![named(String::new(), head)],
             Self::OfTasks(tasks) => {
                 let tasks = tasks.iter();
-                tasks.map(|task| (task.name_of(""), &task.head)).collect()
+                tasks
+                    .map(|task| named(task.name_of(""), &task.head))
+                    .collect()
             }
         }
     }

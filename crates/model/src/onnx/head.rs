@@ -4,7 +4,7 @@ use trainyard_onnx::{Attribute, Name, Port, Tensor, attribute};
 use trainyard_run_config::HeadKind;
 
 use super::Builder;
-use crate::{Head, Heads};
+use crate::{Heads, NamedHead};
 
 /// Keys of predictions, for all heads.
 const KEYS: [&str; 8] = [
@@ -21,13 +21,7 @@ const KEYS: [&str; 8] = [
 /// Returns the names that predictions may have, for all heads of a model.
 pub(super) fn output_names(heads: &Heads) -> impl Iterator<Item = String> {
     let heads = heads.named().into_iter();
-    heads.flat_map(|(before, _)| KEYS.map(|key| format!("{before}{key}")))
-}
-
-/// A head, and the text before the names of its predictions.
-struct NamedHead<'a> {
-    head: &'a Head,
-    before: String,
+    heads.flat_map(|of| KEYS.map(|key| format!("{}{key}", of.before)))
 }
 
 impl NamedHead<'_> {
@@ -47,10 +41,9 @@ impl Builder<'_> {
         let mut out = Vec::new();
         let mut begin = 0;
         let has_one = heads.len() == 1;
-        for (before, head) in heads {
-            let columns = begin..begin + head.units();
+        for of in heads {
+            let columns = begin..begin + of.head.units();
             begin = columns.end;
-            let of = NamedHead { head, before };
             let own = if has_one {
                 logits.clone()
             } else {

@@ -10,7 +10,7 @@ use trainyard_tensorflow_formats::saved_model::{
 
 use super::Builder;
 use super::inputs::Given;
-use crate::{Canned, Head};
+use crate::{Canned, NamedHead};
 
 /// Predictions by key, with the number of values of a row.
 #[derive(Default)]
@@ -27,12 +27,6 @@ impl Outputs {
     }
 }
 
-/// A head, and the text before the names of its predictions.
-struct NamedHead<'a> {
-    head: &'a Head,
-    before: String,
-}
-
 impl Builder<'_> {
     /// Adds the predictions of the heads.
     pub(super) fn outputs(&mut self) -> Outputs {
@@ -41,10 +35,9 @@ impl Builder<'_> {
         let has_one = heads.len() == 1;
         let mut out = Outputs::default();
         let mut begin = 0;
-        for (before, head) in heads {
-            let columns = begin..begin + head.units();
+        for of in heads {
+            let columns = begin..begin + of.head.units();
             begin = columns.end;
-            let of = NamedHead { head, before };
             let own = if has_one {
                 logits.clone()
             } else {

@@ -6,7 +6,7 @@ use super::Builder;
 use super::lookup::Lookup;
 use crate::LinearModel;
 use crate::canned::Deep;
-use crate::input_layer::Piece;
+use crate::input_layer::{self, Piece};
 
 impl Builder<'_> {
     /// Returns the values of a variable, whole.
@@ -82,26 +82,16 @@ impl Builder<'_> {
                 Piece::Embedding(found) => {
                     let bag = self.bag(found.feature);
                     let column = &canned.records.columns.categorical[found.feature];
-                    let lookup = Lookup {
-                        name: &format!("dnn/{}", column.name),
-                        variable: found.variable,
-                        combiner: found.combiner,
-                        max_norm: found.max_norm,
-                    };
-                    let value = self.embedded(&bag, lookup);
+                    let name = format!("dnn/{}", column.name);
+                    let value = self.embedded(&bag, of_deep(&name, found));
                     embeddings.push(value.clone());
                     value
                 }
                 Piece::History(found, slots) => {
                     let bag = self.bag(found.feature);
                     let column = &canned.records.columns.categorical[found.feature];
-                    let lookup = Lookup {
-                        name: &format!("dnn/{}", column.name),
-                        variable: found.variable,
-                        combiner: found.combiner,
-                        max_norm: found.max_norm,
-                    };
-                    self.history(&bag, lookup, *slots, found.dimension)
+                    let name = format!("dnn/{}", column.name);
+                    self.history(&bag, of_deep(&name, found), *slots, found.dimension)
                 }
             });
         }
@@ -148,5 +138,15 @@ impl Builder<'_> {
         let pairs = graph.sum_along(&name("pairs_sum"), &pairs, 1);
         let half = graph.float(0.5);
         graph.binary(Binary::Multiply, &name("logits"), &pairs, &half)
+    }
+}
+
+/// Returns the lookup of an embedding of the deep part.
+fn of_deep<'a>(name: &'a str, found: &input_layer::Lookup) -> Lookup<'a> {
+    Lookup {
+        name,
+        variable: found.variable,
+        combiner: found.combiner,
+        max_norm: found.max_norm,
     }
 }

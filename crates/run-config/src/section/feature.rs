@@ -20,7 +20,10 @@ pub(crate) use self::part::settle_initial_values;
 use self::vocabulary::VocabularyKeys;
 use super::input::separator_at;
 use crate::analysis::{Analysis, FilesNeeded};
-use crate::{CrossKey, Deep, Family, FeatureConfig, FeatureKind, InputConfig, ModelKind, Numbers};
+use crate::without_effect::warn_of_key;
+use crate::{
+    Combiner, CrossKey, Deep, Family, FeatureConfig, FeatureKind, InputConfig, ModelKind, Numbers,
+};
 
 /// Most buckets of a column: row indices have 32 bits.
 const BUCKETS_MAX: u64 = u32::MAX as u64;
@@ -242,6 +245,7 @@ fn read(
                        the features of its columns say how those are divided";
         section.fail(Code::E1006, "separator", message);
     }
+    check_separator(files, section, &keys, apart)?;
     let parts = part::read(section, &keys, model);
     if apart.is_none() && section.node("separator").is_some() {
         return None;
@@ -266,7 +270,54 @@ fn read(
     if let FeatureKeys::Numeric(.., keys) | FeatureKeys::Bucketized(_, keys) = &keys {
         keys.settle(files, section, &mut features)?;
     }
+    warn_of_combiner(section, &features);
     Some(features)
+}
+
+/// Refuses a separator that numbers hold, and warns of one that divides nothing.
+fn check_separator(
+    files: &FeatureFiles,
+    section: &Section<'_>,
+    keys: &FeatureKeys,
+    separator: Option<u8>,
+) -> Option<()> {
+    let Some(separator) = separator.filter(|_| files.are_divided) else {
+        return Some(());
+    };
+    let width = match keys {
+        FeatureKeys::Numeric(numbers, ..) | FeatureKeys::Bucketized(numbers, _) => numbers.shape,
+        _ => None,
+    };
+    if (width.is_some() || keys.weights().is_some()) && files.of_numbers.contains(&separator) {
+        let message = format!(
+            "separator must be no character of a number, and `{}` is input.decimal or input.thousands: `1{0}5` would be two numbers",
+            char::from(separator)
+        );
+        section.fail(Code::E1006, "separator", message);
+        return None;
+    }
+    if width == Some(1) {
+        let why = "without a `shape`: a field holds one number, and more make the row bad";
+        warn_of_key(section, "separator", why);
+    }
+    Some(())
+}
+
+/// Warns of a combiner of an embedding whose records have one id each, without a weight: it is the id's vector in any case.
+fn warn_of_combiner(section: &Section<'_>, features: &[FeatureConfig]) {
+    let has_one_id = |feature: &FeatureConfig| {
+        let is_crossed = matches!(feature.kind, FeatureKind::Crossed { .. });
+        !is_crossed && feature.separator.is_none() && feature.weights.is_none()
+    };
+    let combines = |feature: &FeatureConfig| matches!(&feature.deep, Some(Deep::Embedding(deep)) if deep.combiner != Combiner::Mean);
+    if features
+        .iter()
+        .all(|feature| has_one_id(feature) && combines(feature))
+        && let Some(deep) = section.section("deep")
+    {
+        let why = "without a `separator` or `weights` of the feature: a record has one id";
+        warn_of_key(&deep, "combiner", why);
+    }
 }
 
 impl FeatureKeys {

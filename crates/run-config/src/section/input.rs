@@ -5,8 +5,8 @@ use trainyard_diagnostic::{Code, Section, Takes, section};
 
 use crate::limit::{Limit, OfSome, of_some};
 use crate::{
-    BadRows, Compression, Decimal, Format, IndexBase, LabelConfig, NumberStyle, Sharding,
-    TaskConfig, TextEncoding, TextStyle,
+    BadRows, Compression, Decimal, Format, HeadKind, IndexBase, LabelConfig, ModelConfig,
+    NumberStyle, Sharding, TaskConfig, TextEncoding, TextStyle,
 };
 
 /// Most records in a batch or a shuffle buffer.
@@ -88,7 +88,7 @@ section! {
     pub(crate) struct PartKeys {
         /// paths, URLs and patterns, each file once. A relative path is looked for beside the job file, and then in the
         /// working folder. If both have a match, the file beside the job counts, and `trainyard check` warns
-        files: Option<Vec<String>> = texts().required_or_invalid("[\"train.csv\"]");
+        files: Option<Vec<String>> = paths().required_or_invalid("[\"train.csv\"]");
         /// records in a batch
         batch_size: usize = integer(1..=ROWS_MAX).or(128);
         /// records in the shuffle buffer, or, if the chief hands out the data, in each window that is shuffled; 0 = file
@@ -172,6 +172,20 @@ impl InputConfig {
     /// Returns whether fields are read without the blanks around them.
     pub(crate) fn trims(&self) -> bool {
         self.trim && is_separated(self.format)
+    }
+
+    /// Returns whether fields are texts that a separator divides into values.
+    pub(crate) fn are_divided(&self) -> bool {
+        is_separated(self.format)
+    }
+
+    /// Returns the characters that the job names as parts of a number.
+    pub(crate) fn characters_of_numbers(&self) -> Vec<u8> {
+        let numbers = &self.text.numbers;
+        let decimal = Some(numbers.decimal).filter(|decimal| *decimal != Decimal::default());
+        let thousands = numbers.thousands.and_then(|one| u8::try_from(one).ok());
+        let decimal = decimal.map(Decimal::byte);
+        decimal.into_iter().chain(thousands).collect()
     }
 }
 
@@ -405,6 +419,81 @@ fn read_label(section: &Section<'_>, key: &'static str) -> Option<LabelConfig> {
         vocabulary: keys.vocabulary,
         separator: keys.separator?,
     })
+}
+
+/// Checks that a label of the input may have the texts of its classes.
+pub(crate) fn check_classes(root: &Section<'_>, model: &ModelConfig, input: &InputConfig) {
+    if model.tasks.is_empty() {
+        let section = root.section("input");
+        let section = section.and_then(|input| input.section("label"));
+        let is_list = model.head == HeadKind::MultiLabel;
+        let label = &input.label;
+        let of_numbers = !model.head.has_classes() && model.label_dimension > 1;
+        if let Some(section) = section {
+            let apart = label.separator;
+            if of_numbers && input.are_divided() && input.characters_of_numbers().contains(&apart) {
+                let message = format!(
+                    "label.separator must be no character of a number, and `{}` is input.decimal or input.thousands",
+                    char::from(apart)
+                );
+                section.fail(Code::E1006, "separator", message);
+            }
+            check_texts_of_label(&section, label, input, is_list);
+        }
+        return;
+    }
+    let sections = root
+        .section("model")
+        .map_or(Vec::new(), |model| model.sections("task"));
+    for (section, task) in sections.iter().zip(&model.tasks) {
+        if let Some(section) = section.section("label") {
+            check_texts_of_label(&section, &task.label, input, false);
+        }
+    }
+}
+
+/// Refuses the texts of classes that no label can be: their records would be bad, or count as negative.
+fn check_texts_of_label(
+    section: &Section<'_>,
+    label: &LabelConfig,
+    input: &InputConfig,
+    is_list: bool,
+) {
+    let separator = char::from(label.separator);
+    let why = |text: &str| {
+        let is_trimmed = text.trim_ascii().len() == text.len();
+        if text.is_empty() {
+            Some("must not be empty: a label without text is missing".to_owned())
+        } else if input.missing.iter().any(|missing| missing == text) {
+            Some(format!(
+                "must not be in input.missing, by which such a label is missing, given `{text}`"
+            ))
+        } else if input.trims() && !is_list && !is_trimmed {
+            Some(format!(
+                "must not begin or end with a blank, because input.trim removes it from the fields, given `{}`",
+                text.escape_debug()
+            ))
+        } else if is_list && input.are_divided() && text.contains(separator) {
+            Some(format!(
+                "must not hold label.separator `{separator}`, at which the labels of a record are divided, given `{text}`"
+            ))
+        } else {
+            None
+        }
+    };
+    let vocabulary = label.vocabulary.iter().flatten();
+    let classes = vocabulary.map(|class| ("vocabulary", class));
+    let positive = label.positive.iter().map(|class| ("positive", class));
+    if let Some((key, why)) = classes
+        .chain(positive)
+        .find_map(|(key, class)| Some((key, why(class)?)))
+    {
+        let message = format!("a class of label.{key} {why}");
+        let problem = section.reject(Code::E1002, key, message);
+        section
+            .problems()
+            .push(problem.help("correct the class, or the key of [input] that the message names"));
+    }
 }
 
 /// Checks the texts of the classes of a label.

@@ -83,7 +83,7 @@ section! {
     #[derive(Debug)]
     pub(crate) struct WarmStartKeys {
         /// checkpoint, export, file or folder with the initial values
-        from: Option<String> = nonempty_text().required_or_invalid("\"runs/old\"");
+        from: Option<String> = nonempty_path().required_or_invalid("\"runs/old\"");
         /// regular expression that must match the whole name of a variable
         variables: String = text().or(".*".to_owned());
         /// names in the checkpoint, by the names of this job, if they differ

@@ -262,7 +262,7 @@ const STRATEGY: &str = "### `[strategy]`";
 fn tables() -> Vec<Table> {
     let top: Vec<Key> = keys()
         .into_iter()
-        .filter(|key| key.takes == Takes::Text)
+        .filter(|key| key.takes == Takes::Path)
         .collect();
     let of_training = rows(&keys_at("train"), "train.")
         + &rows(&keys_at("eval"), "eval.")
@@ -599,4 +599,49 @@ fn the_schema_accepts_our_jobs_and_refuses_mistakes() {
         jobs += 1;
     }
     assert!(jobs >= 3, "{jobs} jobs");
+}
+
+/// Calls a function with each key, and those of its tables.
+fn each_key(keys: &[Key], see: &mut dyn FnMut(&Key)) {
+    for key in keys {
+        see(key);
+        each_of(&key.takes, see);
+    }
+}
+
+fn each_of(takes: &Takes, see: &mut dyn FnMut(&Key)) {
+    match takes {
+        Takes::Table(keys) | Takes::Tables(keys) => each_key(keys, see),
+        Takes::TableByKind(kinds) | Takes::TablesByKind(kinds) => {
+            each_key(&kinds.shared, see);
+            for kind in &kinds.kinds {
+                each_key(&kind.keys, see);
+            }
+        }
+        Takes::AnyOf(forms) => forms.iter().for_each(|form| each_of(form, see)),
+        _ => {}
+    }
+}
+
+#[test]
+fn each_key_that_names_a_file_or_folder_takes_a_path() {
+    let mut found = std::collections::BTreeSet::new();
+    each_key(&keys(), &mut |key| {
+        let last = key.name.rsplit('_').next().unwrap_or(key.name);
+        let is_named = ["dir", "file", "files", "from", "folder", "path"].contains(&last);
+        let is_path = matches!(key.takes, Takes::Path | Takes::Paths);
+        assert_eq!(is_named, is_path, "{}: {:?}", key.name, key.takes);
+        if is_path {
+            found.insert(key.name);
+        }
+    });
+    let all = [
+        "boundaries_file",
+        "file",
+        "files",
+        "from",
+        "local_dir",
+        "model_dir",
+    ];
+    assert!(found.into_iter().eq(all));
 }

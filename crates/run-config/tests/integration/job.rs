@@ -1530,6 +1530,19 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         ),
         (&["input.bad_rows_max=3", "input.bad_rows=\"skip\""], &[]),
         (
+            &["input.bad_rows_max=0", "input.bad_rows=\"skip\""],
+            &["`bad_rows_max` of [input] is 0, and the first bad row ends a task, as with bad_rows = \"fail\"".to_owned()],
+        ),
+        (
+            &["input.missing=[\" NA\"]"],
+            &["`missing` of [input] has \" NA\", which no field is: input.trim removes the blanks around the fields".to_owned()],
+        ),
+        (&["input.missing=[\" NA\"]", "input.trim=false"], &[]),
+        (
+            &["input.train.shuffle_rows=1"],
+            &["`shuffle_rows` of [input.train] does nothing at 1: one record has one order".to_owned()],
+        ),
+        (
             &["input.label.separator=\";\""],
             &["`separator` of [input.label] does nothing without several labels in a field".to_owned()],
         ),
@@ -1597,6 +1610,316 @@ fn warnings_of(changes: &[&str]) -> Vec<String> {
     let job = job.unwrap_or_else(|problems| panic!("{changes:?}: {}", render_all(&problems)));
     let messages = job.warnings().iter().map(|found| found.message.clone());
     messages.collect()
+}
+
+#[test]
+fn steps_after_the_end_and_bounds_that_nothing_exceeds_are_warned_of() {
+    let eval = "input.eval.files=[\"eval.csv\"]";
+    let plateau = |keys: &str| format!("train.reduce_on_plateau={{ {keys} }}");
+    let clip = |kind: &str| format!("train.clip_gradients={{ kind = \"{kind}\", clip = 5.0 }}");
+    let guard = |keys: &str| format!("parameter_servers.guard={{ {keys} }}");
+    let rate = |keys: &str| format!("model.dnn_optimizer.learning_rate={{ {keys} }}");
+    let momentum = |keys: &str| format!("model.dnn_optimizer={{ kind = \"momentum\", {keys} }}");
+    let stops = "train.early_stopping={ max_evaluations_without_improvement = 2 }";
+    let exporter = "exporter=[{ kind = \"latest\", format = \"onnx\", hashed_as_ids = true }]";
+    let numbers = "feature=[{ column = \"x\", kind = \"numeric\", wide = true }]";
+    let dynamic = |steps: u64| {
+        format!(
+            "feature=[{{ column = \"x\", kind = \"dynamic\", wide = true, deep = {{ embedding = 2 }}, expire_after_steps = {steps} }}]"
+        )
+    };
+    let dynamic_optimizer = "model.dnn_optimizer={ kind = \"adagrad\" }";
+    let cases: [(Vec<String>, Option<&str>); 22] = [
+        (
+            vec![plateau("min_factor = 0.5")],
+            Some("`min_factor` of [train.reduce_on_plateau] is 0.5, and factor is 0.1"),
+        ),
+        (vec![plateau("min_factor = 0.05")], None),
+        (
+            vec![plateau("metric = \"auc\", min_delta = 1.0")],
+            Some("no evaluation is better than the first: `auc` is from 0 to 1"),
+        ),
+        (
+            vec![plateau("patience = 2"), stops.to_owned()],
+            Some("`reduce_on_plateau` of [train] does nothing with patience = 2"),
+        ),
+        (vec![plateau("patience = 1"), stops.to_owned()], None),
+        (
+            vec!["run.save_checkpoints_steps=10".to_owned(), stops.to_owned()],
+            Some("the only evaluation is that of the end"),
+        ),
+        (vec!["run.save_checkpoints_steps=10".to_owned()], None),
+        (
+            vec!["run.save_checkpoints_steps=9".to_owned(), stops.to_owned()],
+            None,
+        ),
+        (
+            vec![clip("global_norm"), guard("max_norm = 6.0")],
+            Some("`max_norm` of [parameter_servers.guard] does nothing at 6"),
+        ),
+        (vec![clip("global_norm"), guard("max_norm = 4.0")], None),
+        (vec![clip("value"), guard("max_norm = 6.0")], None),
+        (
+            vec![clip("value"), guard("max_abs = 6.0")],
+            Some("`max_abs` of [parameter_servers.guard] does nothing at 6"),
+        ),
+        (
+            vec![rate(
+                "kind = \"warmup\", warmup_steps = 11, learning_rate = 0.1",
+            )],
+            Some("the rate never gets to its value"),
+        ),
+        (
+            vec![rate(
+                "kind = \"warmup\", warmup_steps = 10, learning_rate = 0.1",
+            )],
+            None,
+        ),
+        (
+            vec![rate(
+                "kind = \"piecewise_constant\", boundaries = [5, 10], values = [0.3, 0.2, 0.1]",
+            )],
+            Some("has 10, after which there is no step"),
+        ),
+        (
+            vec![rate(
+                "kind = \"piecewise_constant\", boundaries = [5], values = [0.3, 0.2]",
+            )],
+            None,
+        ),
+        (
+            vec![momentum("momentum = 0.0, use_nesterov = true")],
+            Some("`use_nesterov` of [model.dnn_optimizer] does nothing with momentum = 0"),
+        ),
+        (vec![momentum("momentum = 0.5, use_nesterov = true")], None),
+        (
+            vec![exporter.to_owned(), numbers.to_owned()],
+            Some(
+                "`hashed_as_ids` of [[exporter]] does nothing without a hashed or crossed feature",
+            ),
+        ),
+        (vec![exporter.to_owned()], None),
+        (
+            vec![dynamic(10), dynamic_optimizer.to_owned()],
+            Some("`expire_after_steps` of [[feature]] does nothing at 10"),
+        ),
+        (vec![dynamic(9), dynamic_optimizer.to_owned()], None),
+    ];
+    for (changes, told) in cases {
+        let mut all: Vec<&str> = changes.iter().map(String::as_str).collect();
+        all.push(eval);
+        let found = warnings_of(&all);
+        // Other features may make other keys idle.
+        let of_others = |text: &&String| {
+            !text.contains("embedding_regularizer") && !text.contains("sparse_combiner")
+        };
+        let found: Vec<&String> = found.iter().filter(of_others).collect();
+        match told {
+            Some(told) => assert!(
+                found.len() == 1 && found[0].contains(told),
+                "{changes:?}: {found:?}"
+            ),
+            None => assert!(found.is_empty(), "{changes:?}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_bound_of_early_stopping_that_a_model_without_knowledge_reaches_is_warned_of() {
+    for (metric, keys, is_told) in [
+        ("auc", "stop_at = 0.5", true),
+        ("auc", "stop_at = 0.0", true),
+        ("auc", "stop_at = 0.51", false),
+        ("holdout/auc", "stop_at = 0.4", true),
+        ("accuracy", "stop_at = 0.5", true),
+        ("accuracy", "stop_at = 0.9", false),
+        ("average_loss", "stop_at = 0.7", true),
+        ("average_loss", "stop_at = 0.69", false),
+        ("loss", "stop_at = 90.0", false),
+    ] {
+        let found = warnings_of_stopping(metric, keys, &[]);
+        let told = found.iter().any(|text| text.contains("learnt nothing"));
+        assert_eq!(told, is_told, "{metric} {keys}: {found:?}");
+    }
+    let hinge = ["model.loss=\"hinge\""];
+    assert!(warnings_of_stopping("average_loss", "stop_at = 0.7", &hinge).is_empty());
+}
+
+/// Returns what a job is told or refused with a feature in place of its own.
+fn told_of_feature(feature: &str, changes: &[&str]) -> String {
+    let features = format!("feature=[{{ {feature}, wide = true, deep = false }}]");
+    let changes = [
+        &[features.as_str(), "model.kind=\"linear_classifier\""],
+        changes,
+    ]
+    .concat();
+    match parse(OF_ALL_PARTS, &changes) {
+        Ok(job) => job
+            .warnings()
+            .iter()
+            .filter(|warning| !warning.message.contains("in a linear_classifier"))
+            .map(|warning| format!("warning: {}\n", warning.message))
+            .collect(),
+        Err(problems) => render_all(&problems),
+    }
+}
+
+#[test]
+fn values_of_a_vocabulary_that_no_field_has_are_refused_or_told() {
+    let words =
+        |values: &str| format!("column = \"c\", kind = \"vocabulary\", values = [{values}]");
+    let na = "input.missing=[\"NA\", \"-1\"]";
+    let apart = ", separator = \"|\"";
+    for (feature, changes, told) in [
+        (
+            words("\"NA\", \"a\""),
+            &[na][..],
+            "warning: the value `NA` of [[feature]] never occurs: input.missing",
+        ),
+        (
+            words("7, -1"),
+            &[na],
+            "warning: the value `-1` of [[feature]] never occurs: input.missing",
+        ),
+        (
+            words("7, -1"),
+            &[],
+            "warning: the value `-1` of [[feature]] never occurs: -1 among integers",
+        ),
+        (
+            words("\"\", \"a\""),
+            &[],
+            "warning: the value `` of [[feature]] never occurs: a field without text",
+        ),
+        (
+            words("\"a|b\"") + apart,
+            &[],
+            "must not hold the feature's separator `|`",
+        ),
+        (words("\"a|b\""), &[], ""),
+        (words("\"a|b\"") + apart, &["input.format=\"tfrecord\""], ""),
+        (
+            words("\"a\", \" b\""),
+            &[],
+            "must not begin or end with a blank",
+        ),
+        (words("\"a\", \" b\"") + apart, &[], ""),
+        (words("\"a\", \"-1\""), &[], ""),
+    ] {
+        let found = told_of_feature(&feature, changes);
+        assert_eq!(
+            found.is_empty(),
+            told.is_empty(),
+            "{feature} {changes:?}: {found}"
+        );
+        assert!(found.contains(told), "{feature} {changes:?}: {found}");
+    }
+}
+
+#[test]
+fn separators_that_divide_nothing_or_numbers_are_told_or_refused() {
+    let number = "column = \"x\", kind = \"numeric\", separator = \",\"";
+    let comma = "input.decimal=\",\"";
+    let thousands = "input.thousands=\",\"";
+    let weighted =
+        "column = \"c\", kind = \"hashed\", buckets = 9, separator = \",\", weights = \"w\"";
+    for (feature, changes, told) in [
+        (
+            number.to_owned(),
+            &[][..],
+            "`separator` of [[feature]] does nothing without a `shape`",
+        ),
+        (number.to_owned(), &["input.format=\"parquet\""], ""),
+        (format!("{number}, shape = 2"), &[], ""),
+        (
+            format!("{number}, shape = 2"),
+            &[comma],
+            "separator must be no character of a number",
+        ),
+        (
+            format!("{number}, shape = 2"),
+            &[thousands],
+            "separator must be no character of a number",
+        ),
+        (
+            weighted.to_owned(),
+            &[comma],
+            "separator must be no character of a number",
+        ),
+        (weighted.to_owned(), &[], ""),
+    ] {
+        let found = told_of_feature(&feature, changes);
+        assert_eq!(
+            found.is_empty(),
+            told.is_empty(),
+            "{feature} {changes:?}: {found}"
+        );
+        assert!(found.contains(told), "{feature} {changes:?}: {found}");
+    }
+    let combined = |keys: &str| {
+        let feature = format!(
+            "feature=[{{ column = \"c\", kind = \"hashed\", buckets = 9{keys}, deep = {{ embedding = 2, combiner = \"sum\" }} }}]"
+        );
+        let found = warnings_of(&[&feature, "model.kind=\"dnn_classifier\""]);
+        found.iter().any(|text| text.starts_with("`combiner` of"))
+    };
+    assert!(combined(""));
+    assert!(!combined(", separator = \"|\""));
+    assert!(!combined(", weights = \"w\""));
+}
+
+#[test]
+fn classes_that_no_label_can_be_are_refused_with_the_reason() {
+    let positive = |text: &str| format!("input.label={{ column = \"y\", positive = {text:?} }}");
+    let classes =
+        |text: &str| format!("input.label={{ column = \"y\", vocabulary = [\"a\", {text:?}] }}");
+    let na = "input.missing=[\"NA\"]";
+    for (label, changes, told) in [
+        (positive("NA"), &[na][..], "must not be in input.missing"),
+        (classes("NA"), &[na], "must not be in input.missing"),
+        (positive("N*"), &[na], ""),
+        (positive(""), &[], "must not be empty"),
+        (classes(""), &[], "must not be empty"),
+        (positive(" yes"), &[], "must not begin or end with a blank"),
+        (classes("b "), &[], "must not begin or end with a blank"),
+        (classes("b "), &["input.trim=false"], ""),
+        (classes("b|c"), &[], ""),
+    ] {
+        let all = [&[label.as_str()], changes].concat();
+        let found = match parse(OF_ALL_PARTS, &all) {
+            Ok(_) => String::new(),
+            Err(problems) => render_all(&problems),
+        };
+        assert_eq!(found.is_empty(), told.is_empty(), "{all:?}: {found}");
+        assert!(found.contains(told), "{all:?}: {found}");
+    }
+    let heads = [
+        "model.kind=\"dnn_linear_combined_estimator\"",
+        "model.head=\"multi_label\"",
+    ];
+    let label = classes("b|c");
+    let found = parse(OF_ALL_PARTS, &[heads[0], heads[1], &label]).expect_err("refused");
+    let found = render_all(&found);
+    assert!(
+        found.contains("must not hold label.separator `|`"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_local_dir_beside_a_local_model_dir_is_told_of_the_folder_that_counts() {
+    let mut job = parse(OF_ALL_PARTS, &["local_dir=\"/tmp/l\""]).expect("good");
+    let told: Vec<String> = job
+        .warnings_of_folders()
+        .into_iter()
+        .map(|one| one.message)
+        .collect();
+    assert_eq!(
+        told,
+        ["`local_dir` does nothing without a model_dir in a bucket: all files are in model_dir"]
+    );
+    job.model_dir = "s3://bucket/model".into();
+    assert!(job.warnings_of_folders().is_empty());
 }
 
 /// Returns the warnings of early stopping by a metric, with further changes.
@@ -2269,4 +2592,26 @@ fn what_a_model_of_several_tasks_does_not_have_is_refused_with_the_reason() {
         let found = of_tasks(overrides).expect_err("a mistake");
         assert!(found.contains(told), "{overrides:?}: {found}");
     }
+}
+
+#[test]
+fn a_path_with_a_part_that_only_a_shell_replaces_is_refused_in_every_key_of_paths() {
+    let vocabulary = "feature=[{ column = \"c\", kind = \"vocabulary\", file = \"~/v\", wide = true, deep = false }]";
+    let bounds = "feature=[{ column = \"c\", kind = \"bucketized\", boundaries_file = \"~ann/v\", wide = true }]";
+    for (change, part) in [
+        ("model_dir=\"~/m\"", "~"),
+        ("model_dir=\"$HOME/m\"", "$HOME"),
+        ("local_dir=\"${TMP}/m\"", "${TMP}"),
+        ("input.train.files=[\"a.csv\", \"~/b.csv\"]", "~"),
+        ("input.eval.files=\"/data/$USER/*.csv\"", "$USER"),
+        ("train.warm_start={ from = \"~/old\" }", "~"),
+        (vocabulary, "~"),
+        (bounds, "~ann"),
+    ] {
+        let found = parse(OF_ALL_PARTS, &[change]).expect_err(change);
+        let found = render_all(&found);
+        let told = format!("has `{part}`, which would be the name of a folder");
+        assert!(found.contains(&told), "{change}: {found}");
+    }
+    parse(OF_ALL_PARTS, &["model_dir=\"./~/m\""]).expect("a folder of that name");
 }

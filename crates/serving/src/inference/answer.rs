@@ -1,5 +1,6 @@
 //! Answers of the Open Inference Protocol.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub(crate) fn model_ready(name: &str) -> String {
 
 /// Returns the body about a version of a model.
 pub(crate) fn metadata(name: &str, version: &Version, versions: &[Arc<Version>]) -> String {
-    let tensor = |tensor: &Tensor| {
+    let about = &version.signature.about;
+    let tensor = |tensor: &Tensor, descriptions: &BTreeMap<String, String>| {
         let mut text = "{\"name\":".to_owned();
         write_text(&mut text, &tensor.name);
         let width = tensor
@@ -40,12 +42,21 @@ pub(crate) fn metadata(name: &str, version: &Version, versions: &[Arc<Version>])
             .map_or("-1".to_owned(), |width| width.to_string());
         let _ = write!(
             text,
-            ",\"datatype\":\"{}\",\"shape\":[-1,{width}]}}",
+            ",\"datatype\":\"{}\",\"shape\":[-1,{width}]",
             tensor.kind.inference()
         );
+        if let Some(description) = descriptions.get(&tensor.name) {
+            text.push_str(",\"parameters\":{\"description\":");
+            write_text(&mut text, description);
+            text.push('}');
+        }
+        text.push('}');
         text
     };
-    let tensors = |all: &[Tensor]| all.iter().map(tensor).collect::<Vec<_>>().join(",");
+    let tensors = |all: &[Tensor], descriptions| {
+        let all = all.iter().map(|one| tensor(one, descriptions));
+        all.collect::<Vec<_>>().join(",")
+    };
     let numbers: Vec<String> = versions
         .iter()
         .map(|version| format!("\"{}\"", version.number))
@@ -56,8 +67,8 @@ pub(crate) fn metadata(name: &str, version: &Version, versions: &[Arc<Version>])
         text,
         ",\"versions\":[{}],\"platform\":\"trainyard\",\"inputs\":[{}],\"outputs\":[{}]}}",
         numbers.join(","),
-        tensors(&version.signature.inputs),
-        tensors(&version.signature.outputs)
+        tensors(&version.signature.inputs, &about.inputs),
+        tensors(&version.signature.outputs, &about.outputs)
     );
     text
 }

@@ -324,6 +324,7 @@ mod tests {
             inputs: Vec::new(),
             outputs: vec![output],
             row_bytes: 0,
+            about: crate::about::About::default(),
         };
         let body = [json.as_bytes(), binary].concat();
         let model = (&columns, &signature);

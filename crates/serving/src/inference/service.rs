@@ -405,6 +405,7 @@ mod tests {
             inputs: Vec::new(),
             outputs: Vec::new(),
             row_bytes: 0,
+            about: crate::about::About::default(),
         };
         let body = format!(
             r#"{{"inputs":[{{"name":"n","shape":[1],"datatype":"{datatype}","data":[{json}]}}]}}"#

@@ -200,9 +200,10 @@ pub(crate) fn metadata(name: &str, version: &Version) -> String {
     format!(
         "{{\"model_spec\":{{\"name\":{spec},\"signature_name\":\"\",\"version\":\"{}\"}},\"metadata\":{{\"signature_def\":\
          {{\"signature_def\":{{\"serving_default\":{{\"inputs\":{{{}}},\"outputs\":{{{}}},\"method_name\":\
-         \"tensorflow/serving/predict\"}}}}}}}}}}",
+         \"tensorflow/serving/predict\"}}}}}},\"description\":{{{}}}}}}}",
         version.number,
         tensors(&version.signature.inputs),
         tensors(&version.signature.outputs),
+        version.signature.about.members().trim_start_matches(','),
     )
 }

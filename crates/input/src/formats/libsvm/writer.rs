@@ -4,14 +4,14 @@ use std::io::Write as _;
 
 use super::COLUMNS;
 use crate::layout::{LIST_SEPARATOR, float, text};
-use crate::output::{Output, cannot_write};
+use crate::output::{CompressedFile, cannot_write};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, ColumnKind, Layout, Value};
 
 /// Writer of a file.
 pub(super) struct LibSvmWriter {
     layout: Layout,
-    output: Output,
+    output: CompressedFile,
     line: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ impl LibSvmWriter {
     pub(super) fn new(target: Target<'_>) -> Self {
         Self {
             layout: target.layout.clone(),
-            output: Output::new(target.path, target.file),
+            output: CompressedFile::new(target.path, target.file),
             line: Vec::new(),
         }
     }

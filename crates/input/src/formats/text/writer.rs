@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::{Delimited, Quotes};
 use crate::layout::{LIST_SEPARATOR, text};
-use crate::output::{Output, cannot_write};
+use crate::output::{CompressedFile, cannot_write};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, Error};
 
@@ -13,7 +13,7 @@ pub(super) struct TextWriter {
     syntax: Delimited,
     /// Names of the columns.
     columns: Vec<String>,
-    output: Output,
+    output: CompressedFile,
     line: Vec<u8>,
     value: Vec<u8>,
 }
@@ -28,7 +28,7 @@ impl TextWriter {
         let mut writer = Self {
             syntax,
             columns: columns.map(|column| column.name.clone()).collect(),
-            output: Output::new(target.path, target.file),
+            output: CompressedFile::new(target.path, target.file),
             line: Vec::new(),
             value: Vec::new(),
         };

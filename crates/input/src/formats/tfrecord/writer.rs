@@ -4,14 +4,14 @@ use tracing::warn;
 use trainyard_tensorflow_formats::tfrecord::write_frame;
 
 use crate::layout::{float, int, text};
-use crate::output::{Output, cannot_write};
+use crate::output::{CompressedFile, cannot_write};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, ColumnKind, Layout};
 
 /// Writer of a file.
 pub(super) struct ExampleWriter {
     layout: Layout,
-    output: Output,
+    output: CompressedFile,
     example: Vec<u8>,
     scratch: Vec<u8>,
     /// Columns of which a warning has told that their floats are rounded.
@@ -22,7 +22,7 @@ impl ExampleWriter {
     pub(super) fn new(target: Target<'_>) -> Self {
         Self {
             layout: target.layout.clone(),
-            output: Output::new(target.path, target.file),
+            output: CompressedFile::new(target.path, target.file),
             example: Vec::new(),
             scratch: Vec::new(),
             rounded: vec![false; target.layout.columns.len()],

@@ -23,6 +23,12 @@ pub(super) struct FeatureFiles {
     pub(super) folder: PathBuf,
     /// Fields of the input are read without the blanks around them.
     pub(super) trims: bool,
+    /// Fields are texts that a separator divides into values; other formats have lists of their own.
+    pub(super) are_divided: bool,
+    /// Texts that mean a missing value.
+    pub(super) missing: Vec<String>,
+    /// Characters of numbers that divide no list of them.
+    pub(super) of_numbers: Vec<u8>,
     /// Files that `trainyard analyze` makes need not be there.
     pub(super) needs: FilesNeeded,
     /// Values by the path of their file and the key `size`.
@@ -38,6 +44,9 @@ impl FeatureFiles {
         Self {
             folder: job_file.parent().unwrap_or(Path::new("")).to_owned(),
             trims: input.is_some_and(InputConfig::trims),
+            are_divided: input.is_some_and(InputConfig::are_divided),
+            missing: input.map_or(Vec::new(), |input| input.missing.clone()),
+            of_numbers: input.map_or(Vec::new(), InputConfig::characters_of_numbers),
             needs,
             read: HashMap::new(),
             boundaries: HashMap::new(),

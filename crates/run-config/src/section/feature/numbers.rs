@@ -67,7 +67,7 @@ section! {
         boundaries: Option<Vec<f32>> = custom(read_boundaries, || Takes::Numbers, "")
             .optional_or_invalid("required with buckets and an `encoding`, or `boundaries_file`");
         /// TOML file beside the job with a list of ascending numbers for the name of each feature that names the file
-        boundaries_file: Option<String> = text().optional("required, or `boundaries`");
+        boundaries_file: Option<String> = path().optional("required, or `boundaries`");
         /// for `trainyard analyze`, which makes `boundaries_file`: maximum number of boundaries. Half of them are quantiles of the
         /// training records, the others of the distinct numbers; those of an `encoding` have the least and the greatest number
         /// besides

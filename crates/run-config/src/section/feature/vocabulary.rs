@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::{Code, Section, Takes, Value, section};
+use trainyard_diagnostic::{Code, Diagnostic, Section, Takes, Value, section};
 use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::{Error, Texts, Words};
 
@@ -25,7 +25,7 @@ section! {
         values: Option<Listed> = custom(read_values, takes_values, "").optional_or_invalid("required, or `file`");
         /// file beside the job with one value per line. Where `input.trim` removes the blanks around a field, no value may have
         /// them
-        file: Option<String> = text().optional("required, or `values`");
+        file: Option<String> = path().optional("required, or `values`");
         /// for `trainyard analyze`, which makes `file`: number of occurrences in the training data that a value must have to be
         /// listed. The rarer ones share the ids of `oov_buckets`
         min_count: Option<u64> = integer(1..=u64::MAX).optional("the file is yours");
@@ -172,6 +172,7 @@ impl VocabularyKeys {
         if integers {
             source.check_integers(section, values.texts())?;
         }
+        source.check_separator(section, files.are_divided, values.texts())?;
         // The values of a list are read with the blanks around them.
         if files.trims && section.node("separator").is_none() {
             source.check_blanks(section, values.texts())?;
@@ -180,6 +181,7 @@ impl VocabularyKeys {
             Values::Known(words) => words,
             Values::New(texts) => source.words(section, texts)?,
         };
+        source.warn_of_missing(section, &files.missing, &values, integers);
         if let Some(file) = source.file {
             files.read.insert((file, self.size), values.clone());
         }
@@ -259,6 +261,69 @@ impl Source {
             .problems()
             .push(problem.help("remove the blank, or set input.trim = false"));
         None
+    }
+
+    /// Refuses values that no list can have, because a field is divided at the separator.
+    fn check_separator(
+        &self,
+        section: &Section<'_>,
+        are_divided: bool,
+        texts: &Texts,
+    ) -> Option<()> {
+        let separator = match section.node("separator").map(|node| &node.value) {
+            Some(Value::Text(text)) if are_divided && text.len() == 1 => text,
+            _ => return Some(()),
+        };
+        let Some(bad) = texts.iter().position(|text| text.contains(separator)) else {
+            return Some(());
+        };
+        let message = format!(
+            "a value must not hold the feature's separator `{separator}`, at which its fields are divided, given `{}`{}",
+            texts.get(bad),
+            self.line(bad)
+        );
+        let problem = section.reject(Code::E1002, self.key, message);
+        section.problems().push(problem.help(
+            "list the values between the separators, or choose a separator that no value holds",
+        ));
+        None
+    }
+
+    /// Warns of values that a field cannot have, because such a text, or -1 among integers, means a missing value.
+    fn warn_of_missing(
+        &self,
+        section: &Section<'_>,
+        missing: &[String],
+        values: &Words,
+        integers: bool,
+    ) {
+        let is_listed = |text: &str| match text.parse() {
+            Ok(number) if integers => values.id_of_int(number).is_some(),
+            _ => !integers && values.id(text.as_bytes()).is_some(),
+        };
+        let mut found: Vec<(&str, &str)> = missing
+            .iter()
+            .filter(|text| is_listed(text))
+            .map(|text| (text.as_str(), "input.missing"))
+            .collect();
+        if is_listed("") {
+            found.push(("", "a field without text"));
+        }
+        if integers && is_listed("-1") && !missing.iter().any(|text| text == "-1") {
+            found.push(("-1", "-1 among integers"));
+        }
+        for (text, rule) in found {
+            let message = format!(
+                "the value `{text}` of {} never occurs: {rule} means a missing value",
+                section.title()
+            );
+            let warning = Diagnostic::warning(Code::E1006, message)
+                .help("leave it out of one of them, or write another text for it into the files");
+            section.problems().warn(match section.place(self.key) {
+                Some(place) => warning.at(place),
+                None => warning,
+            });
+        }
     }
 
     /// Gives each text its id.
