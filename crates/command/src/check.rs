@@ -13,7 +13,7 @@ use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_model_dir::{JobPhase, JobState};
 use trainyard_optimizer::{LearningRate, OptimizerConfig};
-use trainyard_run_config::{BadRows, Job, LabelConfig, LossReduction};
+use trainyard_run_config::{BadRows, Job, LabelConfig, LossReduction, files_in_both};
 use trainyard_storage::is_remote;
 use trainyard_variable::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 
@@ -22,6 +22,8 @@ use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
 use crate::limits::{limits, small_limits};
 use crate::output::print;
+use crate::repeated_rows::repeated_rows;
+use crate::times_of_files::compare_times;
 use crate::trained_values::{OF_SCORES, other_job};
 
 #[derive(Debug, Args)]
@@ -294,11 +296,21 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
         Err(problem) => return Err(problem),
     };
     let mut findings = look(job, &training);
-    if job.input.eval.is_some() {
+    if let Some(eval) = &job.input.eval {
         let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
         let found = look_at_labels_of_evaluation(job, &profile(&evaluation, extent)?);
         findings.lines.extend(found.lines);
         findings.warnings.extend(found.warnings);
+        match compare_times(job, &evaluation) {
+            Ok(warnings) => findings.warnings.extend(warnings),
+            Err(problem) => findings.warnings.push(problem),
+        }
+        // Files of both inputs have a warning of their own.
+        if files_in_both(job, eval).unwrap_or_default().is_empty() {
+            let training = input_options(job, Part::Train, Shard::WHOLE, None)?;
+            let repeated = repeated_rows(&training, &evaluation, extent)?;
+            findings.warnings.extend(repeated);
+        }
     }
     Ok(findings)
 }

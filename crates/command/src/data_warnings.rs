@@ -354,7 +354,7 @@ fn look_at_label(
 }
 
 /// Returns the column that a feature reads; none for a cross, whose columns are those of other features, or keys of its own.
-fn column_of(feature: &FeatureConfig) -> Option<&String> {
+pub(crate) fn column_of(feature: &FeatureConfig) -> Option<&String> {
     match &feature.kind {
         FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
             Some(&numbers.column)
@@ -580,6 +580,13 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         && let Some(unit) = profile.times.get(name)
     {
         findings.warnings.push(times_as_numbers(*unit, name));
+        let of_column = format!("the column `{name}` ");
+        let told = profile.mixed_times.iter();
+        let mut mixed = told.filter(|told| told.starts_with(&of_column));
+        if let Some(told) = mixed.next() {
+            let help = "write the files with times of one unit, or give the feature `time`";
+            findings.warnings.push(warning(told.clone(), help));
+        }
     }
     if matches!(
         feature.kind,
@@ -659,8 +666,47 @@ fn look_at_unit_of_requests(
 /// Seconds since 1970 at the start of the years 1980 and 2100, between which the times of records are expected.
 const SECONDS_OF_TIMES: std::ops::Range<f64> = 315_532_800.0..4_102_444_800.0;
 
+/// Returns the units in which numbers of a column are times near today, with how many and the first of them.
+pub(crate) fn units_of_times(column: &ColumnProfile) -> Vec<(TimeUnit, u64, f64)> {
+    let counts = column.counts();
+    let of = |unit: TimeUnit| {
+        let near = counts.iter().filter_map(|(value, count)| {
+            let number = column.number(value)?;
+            let seconds = number / unit.per_second() as f64;
+            SECONDS_OF_TIMES
+                .contains(&seconds)
+                .then_some((*count, number))
+        });
+        let near: Vec<(u64, f64)> = near.collect();
+        let first = near.first()?.1;
+        Some((unit, near.iter().map(|(count, _)| count).sum(), first))
+    };
+    let units = TimeUnit::NAMES.into_iter();
+    units.filter_map(|(_, unit)| of(unit)).collect()
+}
+
+pub(crate) fn listed_units(units: &[(TimeUnit, u64, f64)]) -> String {
+    let shown = units
+        .iter()
+        .map(|(unit, count, first)| format!("{count} {}, as {first}", unit.name()));
+    shown.collect::<Vec<_>>().join(", and ")
+}
+
 /// Warns about times that are far from today in the unit of the feature, and near it in another.
 fn look_at_times(unit: TimeUnit, column: &ColumnProfile, findings: &mut Findings) {
+    let units = units_of_times(column);
+    if units.len() > 1 {
+        let message = format!(
+            "the times in `{}` are of several units: {}. The feature reads all of them as {}",
+            column.name,
+            listed_units(&units),
+            unit.name()
+        );
+        findings
+            .warnings
+            .push(warning(message, "write all times in one unit"));
+        return;
+    }
     let [median] = column.quantiles(&[0.5])[..] else {
         return;
     };

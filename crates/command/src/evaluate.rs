@@ -18,6 +18,7 @@ use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, refuse_absent_folder, table};
 use crate::output_form::{JSON, TEXT, ending, refuse_other_ending};
 use crate::targets::{refuse_own_file, refuse_source};
+use crate::times_of_files::compare_times;
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
@@ -120,6 +121,9 @@ pub(crate) fn scores(
     let parameters = Parameters::read(origin, model)?;
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;
+        for warning in compare_times(job, &input)? {
+            tracing::warn!("{}", warning.log_line());
+        }
         let weight = job.input.weight_column.as_deref();
         score(model, &parameters, weight, input, steps, || {
             if stop.is_requested() {

@@ -40,6 +40,7 @@ use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{absent_told, look_for_class_of_several_texts};
 use crate::output::print;
+use crate::repeated_rows::repeated_rows;
 use crate::targets::{Existing, check_targets};
 
 /// Default of `--seconds`.
@@ -212,9 +213,18 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             "write the files with times of one unit, or take those of each unit on their own",
         ));
     }
-    let evaluated = match &source.eval {
+    let mut evaluated = match &source.eval {
         Some(_) => Some(profile(&source.eval_options(), extent)?),
         None => None,
+    };
+    // Files that init writes have numbers.
+    let texts = if divides {
+        Vec::new()
+    } else {
+        if let Some(evaluated) = &mut evaluated {
+            source.keep_texts(evaluated)?;
+        }
+        source.keep_texts(&mut found)?
     };
     let wishes = Wishes {
         label: arguments.label.clone(),
@@ -328,8 +338,14 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         &look_for_class_of_several_texts(&job, &found),
         LogFormat::Text,
     );
-    let doubts: Vec<Diagnostic> = source.doubts(&found).iter().map(Doubt::warning).collect();
+    let doubts = source.doubts(&found, plan.time.as_deref());
+    let doubts: Vec<Diagnostic> = doubts.iter().map(Doubt::warning).collect();
     report(&doubts, LogFormat::Text);
+    report(&texts_told(&texts), LogFormat::Text);
+    if source.eval.is_some() {
+        let repeated = repeated_rows(&source.options(), &source.eval_options(), extent)?;
+        report(repeated.as_slice(), LogFormat::Text);
+    }
     if let Some(message) = &choice.is_no_better {
         let problem = Diagnostic::warning(Code::E4005, message).help(
             "look at the label and at the columns that are left out: `trainyard stats JOB` shows what they hold. More records, or \
@@ -338,6 +354,19 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         report(&[problem], LogFormat::Text);
     }
     Ok(())
+}
+
+/// Warns about columns whose numbers are texts of a format with types.
+fn texts_told(columns: &[String]) -> Vec<Diagnostic> {
+    let told = columns.iter().map(|column| {
+        let message = format!(
+            "`{column}` holds numbers as texts: the job takes them for names, since the format has types"
+        );
+        Diagnostic::warning(Code::E4005, message).help(
+            "write the column as numbers, in Python by `pandas.to_numeric`, and run `trainyard init` again. Names may stay",
+        )
+    });
+    told.collect()
 }
 
 /// Looks whether the written job can read the first records of each of its files, and reports those that it cannot.
@@ -435,7 +464,7 @@ fn beside(folder: &Path, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use trainyard_input::{Cell, Layout, TableWriter, Value};
+    use trainyard_input::{Cell, Layout, Options, TableReader, TableWriter, Value};
 
     use super::*;
 
@@ -528,7 +557,7 @@ mod tests {
                 let x = match row % 10 {
                     3 => "1e999".to_owned(),
                     7 => "NULL".to_owned(),
-                    _ => format!("{row}.5"),
+                    _ => format!("{}.5", row % 40),
                 };
                 [text((row % 2).to_string()), text(x)]
             })
@@ -547,6 +576,32 @@ mod tests {
         let job = Job::load(&out.join("job.toml"), &[]).expect("a job");
         assert_eq!(job.input.missing, ["1e999", "NULL"]);
         assert!(content(&out.join("job.toml")).contains("kind = \"numeric\""));
+        let options = |files| Options {
+            missing: job.input.missing.clone(),
+            ..Options::new(files, Format::TfRecord)
+        };
+        let written = options(vec![out.join("train.tfrecord")]);
+        let mut reader = TableReader::new(written.files, Format::TfRecord, None, None);
+        let mut row = Vec::new();
+        while reader.read(&mut row).expect("read") {
+            let is_text = |value: &Value| matches!(value, Value::Text(_));
+            assert!(
+                !row.iter().any(|cell| cell.values.iter().any(is_text)),
+                "{row:?}"
+            );
+        }
+        // Files that stay as they are have no numbers for a job.
+        let whole = folder.path().join("whole");
+        run(&[
+            &data,
+            Path::new("--eval-share"),
+            Path::new("0"),
+            Path::new("--out"),
+            &whole,
+        ])
+        .expect("a job");
+        let text = content(&whole.join("job.toml"));
+        assert!(!text.contains("kind = \"numeric\""), "{text}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use trainyard_daemon::StopSource;
+use trainyard_daemon::{StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{BadRow, Cell, Compression, Format, Options, Value as Kept};
 use trainyard_model::{Build, Part, Prediction, Shard, input_options};
@@ -24,6 +24,7 @@ use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, read_files, refuse_absent_folder};
 use crate::output_form::{JSON, ending_of_content, unwritable};
 use crate::targets::{refuse_own_file, refuse_own_input, refuse_source};
+use crate::times_of_files::compare_times;
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -152,6 +153,7 @@ pub(crate) fn predict(
         warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        report(&compare_times(&job, &input)?, arguments.job.log_format);
         if let Some(path) = &arguments.output {
             refuse_source(path, arguments.source.from.as_deref())?;
         }

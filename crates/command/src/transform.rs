@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
+use trainyard_daemon::report;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::Dataset;
 use trainyard_model::{Build, Part, Shard, input_options};
@@ -13,6 +14,7 @@ use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
 use crate::output_form::{JSON, TEXT, refuse_other_content};
 use crate::targets::refuse_own_file;
+use crate::times_of_files::compare_times;
 
 #[derive(Debug, Args)]
 pub(crate) struct Transform {
@@ -39,6 +41,7 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
         let model = build(&job)?;
         let graph = model.onnx()?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
+        report(&compare_times(&job, &input)?, arguments.job.log_format);
         let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
         let dataset = Dataset::open(input, model.serving_schema().clone())?;
         for batch in dataset {

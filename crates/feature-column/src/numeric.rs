@@ -11,9 +11,6 @@ use crate::Error;
 /// Number of integers, from 0, whose logarithm is cached.
 const COUNTS: u16 = 1024;
 
-/// Placeholder of a missing integer.
-const MISSING: i64 = -1;
-
 /// The reason why a row without a time cannot be used.
 const TIME_MISSING: &str = "a time is missing, and the feature has no default";
 
@@ -26,7 +23,9 @@ struct TimePresent {
 impl RowRule for TimePresent {
     fn check(&self, batch: &Batch, row: usize) -> Result<(), String> {
         match &batch.columns[self.field].cells {
-            Cells::Int(times) if times.get(row) == Some(&MISSING) => Err(TIME_MISSING.to_owned()),
+            Cells::Int(times) if times.get(row) == Some(&FieldKind::MISSING_TIME) => {
+                Err(TIME_MISSING.to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -137,7 +136,7 @@ impl Source {
             return Err(self.wrong("must hold times, given another type".to_owned()));
         };
         let part = |at: &i64| match default {
-            _ if *at != MISSING => Ok(time.of(*at)),
+            _ if *at != FieldKind::MISSING_TIME => Ok(time.of(*at)),
             Some(default) => Ok(default),
             None => Err(self.wrong(TIME_MISSING.to_owned())),
         };
@@ -381,11 +380,22 @@ mod tests {
         .expect("times");
         assert_eq!(days, [0.0]);
         assert_eq!(
-            of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], Some(12.0)).expect("a default"),
+            of(
+                TimePart::Hour,
+                TimeUnit::Seconds,
+                &[FieldKind::MISSING_TIME],
+                Some(12.0)
+            )
+            .expect("a default"),
             [12.0]
         );
-        let error =
-            of(TimePart::Hour, TimeUnit::Seconds, &[MISSING], None).expect_err("none is there");
+        let error = of(
+            TimePart::Hour,
+            TimeUnit::Seconds,
+            &[FieldKind::MISSING_TIME],
+            None,
+        )
+        .expect_err("none is there");
         assert!(error.to_string().contains("a time is missing"), "{error}");
     }
 }

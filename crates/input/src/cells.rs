@@ -63,7 +63,7 @@ pub(crate) fn missing_cells(column: &mut Column, kind: &FieldKind) -> Result<(),
             None => return Err("the value is missing and has no default".to_owned()),
         },
         (_, kind) if kind.is_ragged() => end_row(column),
-        (Cells::Int(cells), _) => cells.push(-1),
+        (Cells::Int(cells), kind) => cells.push(kind.missing_integer()),
         (Cells::Bytes(cells), _) => cells.push(b""),
         (Cells::Float(_), _) => {}
     }

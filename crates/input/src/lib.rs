@@ -34,6 +34,7 @@ mod named_columns;
 mod number;
 mod number_style;
 mod options;
+mod other_content;
 mod output;
 mod parser;
 mod permutation;
@@ -54,6 +55,7 @@ mod shard_reader;
 mod shuffle;
 mod source;
 mod table;
+mod time_range;
 
 pub use batch::{Batch, Bytes, Cells, Column, Position};
 pub use batch_reader::Statistics;

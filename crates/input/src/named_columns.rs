@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::cells::{LeftOut, clear, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::formats::several;
 use crate::missing::Missing;
-use crate::number::{float, int, truncated};
+use crate::number::{float, int, without_fraction};
 use crate::{
     Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, NumberStyle,
     Options, Position, Schema,
@@ -271,7 +271,6 @@ impl NamedColumns {
             }
             _ => {
                 push(column, kind, value)?;
-                check_time(column, kind)?;
                 end_row(column);
                 Ok(())
             }
@@ -312,7 +311,6 @@ impl NamedColumns {
             }
             left_out.check()?;
             push(column, kind, *value)?;
-            check_time(column, kind)?;
         }
         end_row(column);
         Ok(())
@@ -334,11 +332,7 @@ fn is_padding(value: Given<'_>, kind: &FieldKind) -> bool {
         && matches!(
             kind,
             FieldKind::Floats { .. }
-                | FieldKind::Float {
-                    width: 1,
-                    default: Some(_),
-                    ..
-                }
+                | FieldKind::Float { width: 1, .. }
                 | FieldKind::Int {
                     fraction: Fraction::Dropped | Fraction::Time(_),
                     ..
@@ -374,41 +368,10 @@ fn has_separator(kind: &FieldKind) -> bool {
     }
 }
 
-/// Last second of the year 9999, since 1970.
-const SECOND_MAX: i64 = 253_402_300_799;
-
-/// Refuses a time that is in a smaller unit than the one that is wanted: a request has no type of times, and the same number is
-/// another time in each unit.
-fn check_time(column: &Column, kind: &FieldKind) -> Result<(), String> {
-    let FieldKind::Int {
-        fraction: Fraction::Time(unit),
-        ..
-    } = kind
-    else {
-        return Ok(());
-    };
-    let Cells::Int(cells) = &column.cells else {
-        return Ok(());
-    };
-    let number = cells.last().copied().unwrap_or_default();
-    if number / unit.per_second() <= SECOND_MAX {
-        return Ok(());
-    }
-    let name = unit.name();
-    Err(format!(
-        "expected a time in {name} since 1970, the time_unit of the feature, given {number}, which is beyond the year 9999: send it in {name}"
-    ))
-}
-
 /// Appends a value to the cells of a column.
 fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), String> {
-    let truncate = matches!(
-        kind,
-        FieldKind::Int {
-            fraction: Fraction::Dropped | Fraction::Time(_),
-            ..
-        }
-    );
+    let fraction = kind.fraction();
+    let truncate = fraction.is_dropped();
     match (&mut column.cells, value) {
         (Cells::Float(cells), Given::Int(number)) => cells.push(number as f32),
         (Cells::Float(cells), Given::Decimal(text)) => cells.push(float(text.as_bytes())?),
@@ -416,14 +379,14 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
         (Cells::Float(cells), Given::Double(number)) => cells.push(finite(number as f32)?),
         (Cells::Int(cells), Given::Int(number)) => cells.push(number),
         (Cells::Int(cells), Given::Decimal(text)) if truncate => {
-            let number = int(text.as_bytes(), Fraction::Dropped)?;
+            let number = int(text.as_bytes(), fraction)?;
             cells.push(number.ok_or_else(|| format!("expected a number, given {}", told(value)))?);
         }
         (Cells::Int(cells), Given::Float(number)) if truncate => {
-            cells.push(truncated(finite(number)?.into())?);
+            cells.push(without_fraction(finite(number)?.into(), fraction)?);
         }
         (Cells::Int(cells), Given::Double(number)) if truncate && number.is_finite() => {
-            cells.push(truncated(number)?);
+            cells.push(without_fraction(number, fraction)?);
         }
         (Cells::Bytes(cells), Given::Int(number)) => push_digits(number, cells),
         // A whole number beyond 64 bits with a sign: hashes are such.
@@ -438,7 +401,12 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
             cells.push(text);
         }
         (cells, value) => {
-            let found = told(value);
+            let found = match value {
+                Given::Decimal(text) if is_whole(text) && matches!(cells, Cells::Int(_)) => {
+                    format!("{text}, which is beyond 64 bits")
+                }
+                value => told(value),
+            };
             let wanted = match cells {
                 Cells::Float(_) => "a number",
                 Cells::Int(_) => "a whole number",
@@ -710,7 +678,7 @@ mod tests {
         );
         assert_eq!(
             told(0, &[Given::Float(f32::NAN)]),
-            "NaN is not a finite number"
+            "the value is missing and has no default"
         );
         assert_eq!(told(0, &[]), "the value is missing and has no default");
         assert_eq!(

@@ -114,14 +114,34 @@ pub(crate) fn int(text: &[u8], fraction: Fraction) -> Result<Option<i64>, String
     // A 32-bit float would round times of today by up to 64 s.
     match fast_float2::parse::<f64, _>(text) {
         Ok(number) if number.is_nan() => Ok(None),
-        Ok(number) if fraction.is_dropped() => truncated(number).map(Some),
+        Ok(number) if fraction.is_dropped() => without_fraction(number, fraction).map(Some),
         Err(_) if fraction.is_dropped() => Err(format!("{} is not a number", shown(text))),
+        // What the integer of 64 bits did not hold.
+        _ if are_digits(rest) => Err(format!(
+            "{} is beyond the whole numbers of 64 bits, which go from {} to {}",
+            shown(text),
+            i64::MIN,
+            i64::MAX
+        )),
         _ => Err(format!("{} is not a whole number", shown(text))),
     }
 }
 
-/// Returns a number that is not NaN without its fraction.
-pub(crate) fn truncated(number: f64) -> Result<i64, String> {
+fn are_digits(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"+").unwrap_or(text);
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+/// Returns a number that is not NaN without its fraction. A time is rounded down, as those of formats with times: the second before
+/// 1970 ends with it.
+pub(crate) fn without_fraction(number: f64, fraction: Fraction) -> Result<i64, String> {
+    match fraction {
+        Fraction::Time(_) => truncated(number.floor()),
+        Fraction::Dropped | Fraction::Refused => truncated(number),
+    }
+}
+
+fn truncated(number: f64) -> Result<i64, String> {
     // 2^63 is the first number above the range, and the next float below -2^63 is far below it.
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if number.is_infinite() {
@@ -160,6 +180,22 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_whole_number_beyond_64_bits_is_called_so() {
+        for text in [
+            "9223372036854775808",
+            "-9223372036854775809",
+            "+18446744073709551616",
+        ] {
+            let told = int(text.as_bytes(), Fraction::Refused).expect_err("refused");
+            assert!(told.contains(text) && told.contains("beyond"), "{told}");
+        }
+        for text in ["1.5", "x", "1e30", ""] {
+            let told = int(text.as_bytes(), Fraction::Refused).expect_err("refused");
+            assert!(told.ends_with("is not a whole number"), "{told}");
+        }
+    }
+
     proptest! {
         #[test]
         fn short_cuts_give_what_the_libraries_give(
@@ -182,9 +218,12 @@ mod tests {
         }
 
         #[test]
-        fn a_time_with_a_fraction_keeps_its_seconds(time in -4_000_000_000_i64..4_000_000_000, fraction in 0..1000_u32) {
+        fn a_time_with_a_fraction_is_that_of_the_second_in_which_it_is(time in -4_000_000_000_i64..4_000_000_000, fraction in 0..1000_u32) {
             let text = format!("{time}.{fraction:03}");
-            prop_assert_eq!(int(text.as_bytes(), Fraction::Time(TimeUnit::Seconds)), Ok(Some(time)));
+            let is_before = text.starts_with('-') && fraction > 0;
+            let second = if is_before { time - 1 } else { time };
+            prop_assert_eq!(int(text.as_bytes(), Fraction::Time(TimeUnit::Seconds)), Ok(Some(second)));
+            prop_assert_eq!(int(text.as_bytes(), Fraction::Dropped), Ok(Some(time)));
         }
 
         #[test]

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use trainyard_storage::Storage;
 
-use crate::compression::GZIP_MAGIC;
 use crate::formats;
 use crate::record::{Place, Record, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
@@ -15,17 +14,6 @@ use crate::{Error, Options, Schema};
 pub(crate) struct RecordReader {
     records: Box<dyn FileRecords>,
     place: Place,
-}
-
-/// Returns what the first line of a text file shows the content to be, if it is no text, and the remedy.
-fn other_content(line: &[u8]) -> Option<(&'static str, &'static str)> {
-    if line.starts_with(&GZIP_MAGIC) {
-        let help = "let its name end with `.gz`, or set input.compression = \"gzip\"";
-        return Some(("its content is compressed by gzip", help));
-    }
-    let help = "let its name end with `.parquet`, or give the format parquet";
-    line.starts_with(b"PAR1")
-        .then_some(("its content is Parquet, and no text", help))
 }
 
 impl RecordReader {
@@ -80,13 +68,6 @@ impl RecordReader {
         let file = &options.files[self.place.file];
         if self.next(file, Want::Content)? {
             let record = self.records.content().bytes();
-            if let Some((message, help)) = other_content(&record) {
-                return Err(Error::Content {
-                    file: file.clone(),
-                    message: message.to_owned(),
-                    help,
-                });
-            }
             let names = formats::format(options.format).header(&record, options);
             // Such a line would be the whole file.
             if names.iter().any(|name| name.contains('\r')) {

@@ -4,6 +4,7 @@ use trainyard_input_options::TimeUnit;
 
 use crate::Batch;
 use crate::rule::{RowRule, Rule};
+use crate::time_range::{MISSING_TIME, TimeRange};
 
 /// The type into which a field of a record is parsed.
 ///
@@ -26,7 +27,7 @@ pub enum FieldKind {
         /// Byte between the numbers.
         separator: u8,
     },
-    /// A 64-bit integer. A missing integer is -1. With a separator, any number of integers; a missing field has none.
+    /// A 64-bit integer. A missing integer is -1, and a missing time is [`FieldKind::MISSING_TIME`]. With a separator, any number of integers; a missing field has none.
     Int {
         /// Byte between the numbers; absent = the field is one number.
         separator: Option<u8>,
@@ -54,6 +55,28 @@ impl FieldKind {
     };
     /// One text.
     pub const BYTES: Self = Self::Bytes { separator: None };
+
+    /// The placeholder of a missing time, that of pandas and numpy (`NaT`): -1 is a time, the last second of 1969.
+    pub const MISSING_TIME: i64 = MISSING_TIME;
+
+    /// Returns what becomes of the fraction of a number where a value of this kind is wanted.
+    pub(crate) fn fraction(&self) -> Fraction {
+        match self {
+            Self::Int { fraction, .. } => *fraction,
+            _ => Fraction::Refused,
+        }
+    }
+
+    /// Returns the placeholder of a missing integer.
+    pub fn missing_integer(&self) -> i64 {
+        match self {
+            Self::Int {
+                fraction: Fraction::Time(_),
+                ..
+            } => Self::MISSING_TIME,
+            _ => -1,
+        }
+    }
 
     /// Returns whether rows may hold different numbers of values.
     pub fn is_ragged(&self) -> bool {
@@ -137,12 +160,20 @@ impl Schema {
             FieldKind::Floats { .. } => Gaps::Refused,
             _ => Gaps::LeftOut,
         };
+        let field = self.fields.len();
+        if let FieldKind::Int {
+            fraction: Fraction::Time(unit),
+            ..
+        } = kind
+        {
+            self.require(field, TimeRange { field, unit });
+        }
         self.fields.push(Field {
             name: name.to_owned(),
             kind,
             gaps,
         });
-        self.fields.len() - 1
+        field
     }
 
     /// Makes rows bad whose list of this field misses a value before another one: its values have weights.

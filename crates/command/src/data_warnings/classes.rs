@@ -112,6 +112,10 @@ fn meaning(text: &[u8]) -> String {
         "false" | "no" => return "0".to_owned(),
         _ => {}
     }
+    // A float merges whole numbers from 2^53.
+    if let Ok(number) = word.parse::<i128>() {
+        return number.to_string();
+    }
     match word.parse::<f64>() {
         // The sum makes 0 of -0.
         Ok(number) if number.is_finite() => (number + 0.0).to_string(),

@@ -112,6 +112,12 @@ fn normalized(normalizer: Normalizer, number: f32) -> f32 {
     }
 }
 
+/// Returns the distance from a number to the next one of 32 bits.
+fn step_at(number: f64) -> f64 {
+    let near = (number as f32).abs();
+    f64::from(near.next_up()) - f64::from(near)
+}
+
 /// Warns about settings that do not fit the numbers of a column.
 pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Option<Diagnostic> {
     let is_plain = numbers.time.is_none() && numbers.operand.is_none();
@@ -129,6 +135,16 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
                 "the {} different numbers of `{name}` are one number in the 32 bits that features have, {}",
                 column.distinct(),
                 least as f32
+            ),
+            "if they name something, choose a kind for names, as hashed; otherwise write them without what all have in common, as differences",
+        ));
+    }
+    let (different, of_features) = column.whole_numbers();
+    if 2 * of_features <= different && different > 1 {
+        return Some(warning(
+            format!(
+                "`{name}` holds whole numbers from {least} to {most}: {different} different ones of the sample are {of_features} in the 32 bits that \
+                 features have"
             ),
             "if they name something, choose a kind for names, as hashed; otherwise write them without what all have in common, as differences",
         ));
@@ -160,7 +176,17 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
         Normalizer::Standardize { mean, stddev } if numbers.clip.is_none() => {
             let (mean, stddev) = (f64::from(mean), f64::from(stddev));
             let own = found.stddev();
-            let is_far = (mean - found.mean).abs() > DEVIATIONS_MAX * own.max(stddev);
+            // The mean is a number of 32 bits, too.
+            let step = step_at(most.max(-least));
+            if own > 0.0 && own < step {
+                return Some(warning(
+                    format!(
+                        "{range}, with the deviation {own}, and the 32 bits that features have tell numbers there apart that differ by {step}"
+                    ),
+                    "subtract a number from them that all have in common",
+                ));
+            }
+            let is_far = (mean - found.mean).abs() > DEVIATIONS_MAX * own.max(stddev).max(step);
             let is_of_another_scale =
                 own > 0.0 && (stddev > FACTOR_MAX * own || own > FACTOR_MAX * stddev);
             (is_far || is_of_another_scale).then(|| {
@@ -247,7 +273,33 @@ mod tests {
             let told = of(begin).expect("a warning").message;
             assert!(told.contains("20 different numbers"), "{told}");
         }
+        let told = of((1 << 30) - 42).expect("a warning").message;
+        assert!(told.contains("20 different ones"), "{told}");
         assert!(of(1 << 20).is_none());
+    }
+
+    #[test]
+    fn a_mean_that_32_bits_round_is_no_wrong_mean() {
+        let mut profile = Profile::default();
+        for row in 0..100 {
+            let cell = Cell {
+                values: vec![Value::Float(1_234_567_890.5 + 2.0 * f64::from(row))],
+                list: false,
+            };
+            profile.see(&["x".to_owned()], &[cell]);
+        }
+        let column = &profile.columns[0];
+        let numbers = Numbers {
+            normalizer: Normalizer::Standardize {
+                mean: column.numbers.mean as f32,
+                stddev: column.numbers.stddev() as f32,
+            },
+            ..Numbers::of("x".to_owned())
+        };
+        let told = look_at_numbers(&numbers, column)
+            .expect("a warning")
+            .message;
+        assert!(told.contains("differ by 128"), "{told}");
     }
 
     #[test]

@@ -253,6 +253,7 @@ fn a_class_that_is_written_in_several_ways_is_warned_of() {
     for values in [
         &["a", "A", "b"][..],
         &["1", "10", "01x"],
+        &["1152921504606846977", "1152921504606846978"],
         &["yes", "0", "x"],
         &["no", "nope"],
     ] {

@@ -2,14 +2,19 @@
 //! points that may stand between thousands. The data does not decide them, so that a person is asked to look.
 
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{ColumnProfile, Decimal, NumberStyle, Profile};
+use trainyard_input::{ColumnKind, ColumnProfile, Decimal, NumberStyle, Profile};
 
-use super::plan::is_id;
+use super::plan::{is_id, merged};
+use crate::data_warnings::{listed_units, units_of_times};
+
+mod styles;
+
+use styles::of_styles;
 
 /// Least share of numbers in a column that was probably meant as one of numbers.
 const NUMBERS_SHARE_MIN: f64 = 0.9;
 
-/// Least share of numbers where the others are few words that come again, or numbers in brackets.
+/// Least share of numbers where the others are few words that come again.
 const NUMBERS_SHARE_OF_WORDS_MIN: f64 = 0.5;
 const WORDS_MAX: usize = 3;
 
@@ -44,21 +49,28 @@ impl Doubt {
     }
 }
 
-/// Returns the doubts about the columns. `mixed` are columns whose units are reported elsewhere; `delimiter` is that of text files.
+/// Returns the doubts about the columns. `mixed` are columns whose units are reported elsewhere; `delimiter` is that of text files, and
+/// `time` the column with the times of the records, which is no feature.
 pub(super) fn doubts(
     found: &Profile,
     mixed: &[String],
-    delimiter: Option<u8>,
+    (delimiter, time): (Option<u8>, Option<&str>),
     numbers: &NumberStyle,
 ) -> Vec<Doubt> {
     let is_plain = numbers.decimal == Decimal::Point && numbers.thousands.is_none();
     let has_points = is_plain && delimiter.is_some_and(|byte| byte != b',');
     let mut doubts = Vec::new();
     for column in found.columns.iter().filter(|column| !column.list) {
-        if !mixed.contains(&column.name) {
-            doubts.extend(of_texts(column));
+        let is_reported = mixed.contains(&column.name) || is_id(&column.name);
+        if !is_reported && column.kind == Some(ColumnKind::Text) {
+            doubts.extend(
+                of_styles(column, delimiter.is_some(), numbers).or_else(|| of_texts(column)),
+            );
         }
         doubts.extend(of_sentinels(column));
+        if Some(column.name.as_str()) != time {
+            doubts.extend(of_merged(column));
+        }
         if has_points {
             doubts.extend(of_points(column));
         }
@@ -69,7 +81,7 @@ pub(super) fn doubts(
 /// Doubts a few texts in a column that is otherwise numbers.
 fn of_texts(column: &ColumnProfile) -> Option<Doubt> {
     let numbers = column.numbers.count;
-    if numbers == 0 || numbers == column.values || is_id(&column.name) {
+    if numbers == 0 || numbers == column.values {
         return None;
     }
     let counts = column.counts();
@@ -81,14 +93,8 @@ fn of_texts(column: &ColumnProfile) -> Option<Doubt> {
     if texts.is_empty() || texts.iter().any(|(value, _)| has_leading_zero(value)) {
         return None;
     }
-    let is_bracketed = |value: &[u8]| {
-        let inside = value.strip_prefix(b"(");
-        let inside = inside.and_then(|inside| inside.strip_suffix(b")"));
-        inside.is_some_and(|inside| column.number(inside).is_some())
-    };
-    let are_bracketed = texts.iter().all(|(value, _)| is_bracketed(value));
     let are_words = texts.len() <= WORDS_MAX && of_numbers.len() >= DISTINCT_NUMBERS_MIN;
-    let share_min = if are_bracketed || are_words {
+    let share_min = if are_words {
         NUMBERS_SHARE_OF_WORDS_MIN
     } else {
         NUMBERS_SHARE_MIN
@@ -115,8 +121,6 @@ fn of_texts(column: &ColumnProfile) -> Option<Doubt> {
     );
     let remedy = if texts.iter().any(|(value, _)| *value == name.as_bytes()) {
         "delete the line that repeats the names of the columns".to_owned()
-    } else if are_bracketed {
-        "write negative numbers with a minus sign".to_owned()
     } else {
         let words: Vec<String> = texts
             .iter()
@@ -130,6 +134,22 @@ fn of_texts(column: &ColumnProfile) -> Option<Doubt> {
         )
     };
     let help = format!("{remedy}, and run `trainyard init` again; names of several kinds may stay");
+    Some(Doubt { message, help })
+}
+
+/// Doubts a column of times of which some are near today in one unit, and others in another: their order is not that of time.
+pub(super) fn of_times(found: &Profile, time: Option<&str>) -> Option<Doubt> {
+    let column = found.column(time?)?;
+    let units = units_of_times(column);
+    if units.len() < 2 {
+        return None;
+    }
+    let message = format!(
+        "the times in `{}` are of several units: {}. The latest records are those of the smallest unit",
+        column.name,
+        listed_units(&units)
+    );
+    let help = "write all times in one unit, and run `trainyard init` again".to_owned();
     Some(Doubt { message, help })
 }
 
@@ -182,6 +202,18 @@ fn of_sentinels(column: &ColumnProfile) -> Option<Doubt> {
         "if they do, set input.missing = [{}], which holds for all columns, and a default in the feature, and correct its mean, stddev and boundaries",
         texts.join(", ")
     );
+    Some(Doubt { message, help })
+}
+
+/// Doubts whole numbers of which some are the same in the 32 bits of a feature.
+fn of_merged(column: &ColumnProfile) -> Option<Doubt> {
+    let (different, of_features) = merged(column)?;
+    let numbers = &column.numbers;
+    let message = format!(
+        "`{}` holds whole numbers from {} to {}: {different} different ones are {of_features} in the 32 bits of a numeric feature",
+        column.name, numbers.min, numbers.max
+    );
+    let help = "if they name something, make the feature kind = \"hashed\" or \"vocabulary\"; if their small differences say something, subtract a number from them".to_owned();
     Some(Doubt { message, help })
 }
 
@@ -242,7 +274,7 @@ mod tests {
             };
             found.see(&["x".to_owned()], &[cell]);
         }
-        doubts(&found, &[], delimiter, &NumberStyle::default())
+        doubts(&found, &[], (delimiter, None), &NumberStyle::default())
     }
 
     fn with(text: &str, every: usize) -> Vec<Doubt> {
@@ -263,8 +295,67 @@ mod tests {
         }
         assert!(doubt.help.contains("missing = [\"sold out\"]"), "{doubt:?}");
         assert!(with("x", 100)[0].help.contains("repeats the names"));
-        assert!(with("(12.34)", 5)[0].help.contains("minus"));
+        assert!(with("(12.34)", 5)[0].help.contains("hyphen"));
         assert_eq!(with("-", 5).len(), 1);
+    }
+
+    #[test]
+    fn columns_of_numbers_and_times_in_other_styles_are_told_with_an_example_and_a_remedy() {
+        let signed = |minus: fn(usize) -> String| {
+            move |row: usize| match row % 3 {
+                0 => minus(row),
+                _ => format!("{row}.5"),
+            }
+        };
+        for (value, parts) in [
+            (
+                &signed(|row| format!("{row}-")) as &dyn Fn(usize) -> String,
+                [
+                    "34 numbers with the minus sign behind them, as `0-`",
+                    "hyphen",
+                ],
+            ),
+            (
+                &signed(|row| format!("\u{2212}{row}")),
+                ["no hyphen", "hyphen before"],
+            ),
+            (
+                &signed(|row| format!("(${row})")),
+                ["`($0)`", "hyphen before"],
+            ),
+            (
+                &signed(|row| format!("{row},5")),
+                ["`0,5`", "input.decimal"],
+            ),
+            (
+                &|row| format!("{row}{}", if row % 2 == 0 { "cm" } else { "in" }),
+                ["`0cm`", "input.units"],
+            ),
+            (
+                &|row| format!("2024-01-{:02}", 1 + row % 28),
+                ["`2024-01-01`", "seconds since 1970"],
+            ),
+            (
+                &|row| format!("{}:30", row % 24),
+                ["100 times of the day", "midnight"],
+            ),
+        ] {
+            let found = of(Some(b','), value);
+            let [doubt] = &found[..] else {
+                panic!("a doubt of {}: {found:?}", value(0));
+            };
+            assert!(doubt.message.contains(parts[0]), "{doubt:?}");
+            assert!(doubt.help.contains(parts[1]), "{doubt:?}");
+        }
+        assert_eq!(
+            of(None, &|row| format!(
+                "{}{}",
+                row % 30,
+                ["A", "B", "C", "D"][row % 4]
+            )),
+            []
+        );
+        assert_eq!(of(None, &|row| format!("{}-{}", row % 9, row % 9 + 9)), []);
     }
 
     #[test]
@@ -311,6 +402,42 @@ mod tests {
             assert_eq!(with(text, 20), [], "{text}");
         }
         assert_eq!(of(None, &|row| (900 + row).to_string()), []);
+    }
+
+    #[test]
+    fn whole_numbers_of_which_32_bits_merge_some_are_told() {
+        let doubts = of(None, &|row| ((1 << 30) + row * row).to_string());
+        let [doubt] = &doubts[..] else {
+            panic!("a doubt: {doubts:?}");
+        };
+        assert!(doubt.message.contains("100 different ones"), "{doubt:?}");
+        assert_eq!(of(None, &|row| ((1 << 23) + row * row).to_string()), []);
+        assert_eq!(of(None, &|row| (row << 40).to_string()), []);
+    }
+
+    #[test]
+    fn times_of_several_units_are_told() {
+        let of = |value: &dyn Fn(i64) -> i64| {
+            let mut found = Profile::default();
+            for row in 0..100 {
+                let cell = Cell {
+                    values: vec![Value::Int(value(row))],
+                    list: false,
+                };
+                found.see(&["at".to_owned()], &[cell]);
+            }
+            of_times(&found, Some("at"))
+        };
+        let mixed = of(&|row| match row % 4 {
+            0 => (1_700_000_000 + row) * 1000,
+            _ => 1_700_000_000 + row,
+        });
+        let message = mixed.expect("a doubt").message;
+        assert!(
+            message.contains("75 seconds, as 17") && message.contains("25 milliseconds"),
+            "{message}"
+        );
+        assert_eq!(of(&|row| 1_700_000_000 + row), None);
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl JobFile<'_> {
             text.push_str("save_checkpoints_secs = 30\n\n");
         }
         let doubts = match self.purpose {
-            Purpose::Written { .. } => self.source.doubts(self.profile),
+            Purpose::Written { .. } => self.source.doubts(self.profile, self.plan.time.as_deref()),
             Purpose::Measurement => Vec::new(),
         };
         for doubt in &doubts {

@@ -6,7 +6,7 @@ mod label;
 use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_input::{ColumnProfile, Profile};
 
-pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, is_id, mean, rounded};
+pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, is_id, mean, merged, rounded};
 pub(super) use label::{LabelPlan, Task};
 
 /// Part of the data that was profiled.

@@ -1,21 +1,25 @@
 //! Input files of `trainyard init`: their format and the names of their columns.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Decimal, Error, Format, NumberStyle, Options, Profile, TableReader, TextEncoding, TextStyle,
-    Value,
+    ColumnKind, Decimal, Error, Format, NumberStyle, Options, Profile, TableReader, TextEncoding,
+    TextStyle, Value,
 };
 use trainyard_run_config::{expand_files, identity};
 
-use super::doubts::{Doubt, doubts};
+use super::doubts::{Doubt, doubts, of_times};
 use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
 use crate::init::Init;
 
 /// Lines of the first file that are read to find how it writes its fields.
 const LINES_MAX: usize = 200;
+
+/// Records of each file that show the types of its columns.
+const ROWS_OF_TYPES: usize = 1000;
 
 /// A byte that no text file has between its fields, and that leaves lines whole.
 const NO_DELIMITER: u8 = 0x1f;
@@ -116,14 +120,19 @@ impl Source {
             None => match division(&lines, self.delimiter()) {
                 Division::By(delimiter) => delimiter,
                 Division::LacksName(delimiter) => {
+                    refuse_comment(&file, &lines, delimiter)?;
                     return Err(lacks_name(&file, &lines, delimiter));
                 }
-                Division::Unknown => match unnamed {
-                    Some(problem) => return Err(problem),
-                    None => self.delimiter(),
-                },
+                Division::Unknown => {
+                    refuse_comment(&file, &lines, self.delimiter())?;
+                    match unnamed {
+                        Some(problem) => return Err(problem),
+                        None => self.delimiter(),
+                    }
+                }
             },
         };
+        refuse_comment(&file, &lines, delimiter)?;
         self.divide_by(delimiter, &lines);
         let first = lines.first().map(|line| fields(line, delimiter));
         let is_header = |names: &Vec<String>| {
@@ -215,10 +224,48 @@ impl Source {
         before != (self.style.clone(), self.missing.clone())
     }
 
-    /// Returns the doubts about columns of numbers.
-    pub(super) fn doubts(&self, found: &Profile) -> Vec<Doubt> {
+    /// Makes texts of the columns whose numbers are texts of a format with types: no job reads them as numbers. Returns their names.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn keep_texts(&self, found: &mut Profile) -> Result<Vec<String>, Diagnostic> {
+        if self.is_text() || matches!(self.format, Format::LibSvm(_)) {
+            return Ok(Vec::new());
+        }
+        let mut texts = BTreeSet::new();
+        for file in &self.train {
+            let mut reader = self.reader_of(file.clone());
+            let mut row = Vec::new();
+            for _ in 0..ROWS_OF_TYPES {
+                match super::split::next(&mut reader, &mut row)? {
+                    None => break,
+                    Some(false) => {}
+                    Some(true) => {
+                        let cells = reader.columns().iter().zip(&row);
+                        let of_text = cells.filter(|(_, cell)| {
+                            let mut values = cell.values.iter();
+                            values.any(|value| matches!(value, Value::Text(_)))
+                        });
+                        texts.extend(of_text.map(|(name, _)| name.clone()));
+                    }
+                }
+            }
+        }
+        let columns = found.columns.iter_mut();
+        let kept = columns.filter(|column| column.is_numeric() && texts.contains(&column.name));
+        let kept = kept.map(|column| {
+            column.kind = Some(ColumnKind::Text);
+            column.name.clone()
+        });
+        Ok(kept.collect())
+    }
+
+    /// Returns the doubts about columns of numbers. `time` is the column with the times of the records.
+    pub(super) fn doubts(&self, found: &Profile, time: Option<&str>) -> Vec<Doubt> {
         let delimiter = self.is_text().then(|| self.delimiter());
-        doubts(found, &self.mixed, delimiter, &self.style.numbers)
+        let mut doubts = doubts(found, &self.mixed, (delimiter, time), &self.style.numbers);
+        doubts.extend(of_times(found, time));
+        doubts
     }
 
     /// Describes how the files are read, if not as usual, one entry per line.
@@ -299,9 +346,15 @@ impl Source {
         columns: Option<Vec<String>>,
         style: &TextStyle,
     ) -> TableReader {
-        TableReader::new(files, self.format, None, columns)
+        let reader = TableReader::new(files, self.format, None, columns)
             .in_style(style.clone())
-            .trimmed()
+            .trimmed();
+        if self.is_text() {
+            reader
+        } else {
+            // With the words among numbers left out, numbers as texts are written as numbers.
+            reader.without(&self.missing)
+        }
     }
 
     /// Returns whether each file names its columns.
@@ -350,19 +403,7 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
             }
         }
     }
-    // Its first line may hold zeros, as text of UTF-16 does.
-    if lines.first().is_some_and(|line| line.starts_with(b"PAR1")) {
-        let message = format!(
-            "{} is a file of Parquet, and is read as text",
-            file.display()
-        );
-        return Err(Diagnostic::error(Code::E4002, message)
-            .help("give files of one format, or --format parquet"));
-    }
-    let is_wide = |line: &Vec<u8>| {
-        line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") || line.contains(&0)
-    };
-    if lines.first().is_some_and(is_wide) {
+    if lines.first().is_some_and(|line| line.contains(&0)) {
         let message = format!("{} is a text of UTF-16, or no text", file.display());
         return Err(Diagnostic::error(Code::E4002, message)
             .help("write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`"));
@@ -388,6 +429,23 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
         ));
     }
     Ok(lines)
+}
+
+/// Refuses a first line that is a comment: it would name the columns. A `#` before the names of all columns is part of a name.
+fn refuse_comment(file: &Path, lines: &[Vec<u8>], delimiter: u8) -> Result<(), Diagnostic> {
+    let [first, second, ..] = lines else {
+        return Ok(());
+    };
+    let width = |line: &[u8]| fields(line, delimiter).len();
+    if !first.starts_with(b"#") || width(first) == width(second) {
+        return Ok(());
+    }
+    let message = format!(
+        "{}:1: the first line is the comment `{}`, and would name the columns",
+        file.display(),
+        String::from_utf8_lossy(first).escape_debug()
+    );
+    Err(Diagnostic::error(Code::E4004, message).help("remove such lines: `grep -v '^#' IN > OUT`"))
 }
 
 fn lacks_name(file: &Path, lines: &[Vec<u8>], delimiter: u8) -> Diagnostic {

@@ -12,7 +12,7 @@ const DELIMITERS: [u8; 8] = [b',', b'\t', b';', b'|', b'^', b'~', 1, b' '];
 const ALIKE_SHARE_MIN: f64 = 0.9;
 
 /// Units of numbers that are known.
-const UNITS: [&str; 8] = ["%", "$", "€", "£", "¥", "₹", "₩", "₽"];
+pub(super) const UNITS: [&str; 8] = ["%", "$", "€", "£", "¥", "₹", "₩", "₽"];
 
 /// Words that stand for a missing number: those of pandas, a few of databases, and infinities, which no model can use.
 const MISSING_WORDS: [&str; 31] = [
@@ -182,7 +182,7 @@ pub(super) struct Writing {
 /// Returns the writing by which most columns are numbers, the plainest of several. The columns were profiled with plain decimals.
 pub(super) fn writing(found: &Profile, delimiter: u8) -> Writing {
     let grouped_by = |other| {
-        let others = [other, ' ', '\'', '\u{a0}', '\u{202f}'].map(Some);
+        let others = [other, ' ', '\'', '_', '\u{a0}', '\u{202f}'].map(Some);
         [None].into_iter().chain(others)
     };
     let mut point = grouped_by(',').map(|thousands| (Decimal::Point, thousands));

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::Error;
 use crate::block::Block;
+use crate::other_content::{self, other_content};
 use crate::record::{Content, Place, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
 
@@ -77,11 +78,19 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens a file. A byte order mark at its beginning is skipped.
+    /// Opens a file. Byte order marks at its beginning are skipped: a program that joins files leaves two.
     pub(super) fn open(file: &InputFile<'_>, syntax: LineSyntax) -> Result<Self, Error> {
         let mut block = file.open_block()?;
-        let marked = block.fill(3).map_err(|error| failed(file.path, &error))?;
-        if marked && block.bytes().starts_with(b"\xef\xbb\xbf") {
+        let fault = |error| failed(file.path, &error);
+        block.fill(other_content::BYTES_MAX).map_err(fault)?;
+        if let Some((message, help)) = other_content(block.bytes()) {
+            return Err(Error::Content {
+                file: file.path.to_owned(),
+                message: message.to_owned(),
+                help,
+            });
+        }
+        while block.fill(3).map_err(fault)? && block.bytes().starts_with(b"\xef\xbb\xbf") {
             block.pass(3);
         }
         Ok(Self {

@@ -5,7 +5,7 @@ mod distinct;
 mod sample;
 mod times;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 
 use distinct::Distinct;
@@ -255,6 +255,24 @@ impl ColumnProfile {
             }
             Some(ColumnKind::Text) | None => false,
         }
+    }
+
+    /// Returns how many of the counted whole numbers differ, and how many of them differ as the floats of 32 bits that features have.
+    /// Both are 0 unless all values are whole numbers of 64 bits.
+    pub fn whole_numbers(&self) -> (usize, usize) {
+        if self.kind != Some(ColumnKind::Int) {
+            return (0, 0);
+        }
+        let texts = self
+            .counts
+            .keys()
+            .filter_map(|text| std::str::from_utf8(text).ok());
+        let numbers: HashSet<i64> = texts.filter_map(|text| text.parse().ok()).collect();
+        let narrow: HashSet<u32> = numbers
+            .iter()
+            .map(|number| (*number as f32).to_bits())
+            .collect();
+        (numbers.len(), narrow.len())
     }
 
     /// Returns the quantiles of the column's numbers for these shares, each from 0 to 1. Quantiles of many numbers are

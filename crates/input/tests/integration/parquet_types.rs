@@ -15,6 +15,7 @@ fn testdata(name: &str) -> PathBuf {
 
 /// Returns the rows of a column, or the reason why it cannot be read.
 fn read(file: &str, column: &str, kind: FieldKind) -> String {
+    let is_time = kind.missing_integer() == FieldKind::MISSING_TIME;
     let mut schema = Schema::default();
     schema.want(column, kind);
     let options = Options {
@@ -36,6 +37,9 @@ fn read(file: &str, column: &str, kind: FieldKind) -> String {
     };
     let value = |place: usize| match &column.cells {
         Cells::Float(values) => values[place].to_string(),
+        Cells::Int(values) if is_time && values[place] == FieldKind::MISSING_TIME => {
+            "none".to_owned()
+        }
         Cells::Int(values) => values[place].to_string(),
         Cells::Bytes(values) => format!("'{}'", values.get(place).escape_ascii()),
     };
@@ -82,7 +86,7 @@ const TABLE: &[Row] = &[
         written: "uint8: 0, 255",
         number: "0 | 255 | -9",
         int: "0 | 255 | -1",
-        seconds: "0 | 255 | -1",
+        seconds: "0 | 255 | none",
         text: "'0' | '255' | ''",
     },
     Row {
@@ -90,7 +94,7 @@ const TABLE: &[Row] = &[
         written: "uint16: 0, 65535",
         number: "0 | 65535 | -9",
         int: "0 | 65535 | -1",
-        seconds: "0 | 65535 | -1",
+        seconds: "0 | 65535 | none",
         text: "'0' | '65535' | ''",
     },
     Row {
@@ -98,7 +102,7 @@ const TABLE: &[Row] = &[
         written: "uint32: 0, 4294967295",
         number: "0 | 4294967300 | -9",
         int: "0 | 4294967295 | -1",
-        seconds: "0 | 4294967295 | -1",
+        seconds: "0 | 4294967295 | none",
         text: "'0' | '4294967295' | ''",
     },
     Row {
@@ -106,7 +110,7 @@ const TABLE: &[Row] = &[
         written: "uint64: 9223372036854775807, 18446744073709551615",
         number: "9223372000000000000 | 18446744000000000000 | -9",
         int: "row 2: 18446744073709551615 is beyond the whole numbers of 64 bits with a sign",
-        seconds: "row 2: 18446744073709551615 is beyond the whole numbers of 64 bits with a sign",
+        seconds: "row 1: expected a time in seconds since 1970, the time_unit of the feature, given 9223372036854775807, which is beyond the year 9999: give it in seconds",
         text: "'9223372036854775807' | '18446744073709551615' | ''",
     },
     Row {
@@ -114,7 +118,7 @@ const TABLE: &[Row] = &[
         written: "uint64: 0, 7",
         number: "0 | 7 | -9",
         int: "0 | 7 | -1",
-        seconds: "0 | 7 | -1",
+        seconds: "0 | 7 | none",
         text: "'0' | '7' | ''",
     },
     Row {
@@ -122,7 +126,7 @@ const TABLE: &[Row] = &[
         written: "int8: -128, 127",
         number: "-128 | 127 | -9",
         int: "-128 | 127 | -1",
-        seconds: "-128 | 127 | -1",
+        seconds: "-128 | 127 | none",
         text: "'-128' | '127' | ''",
     },
     Row {
@@ -130,7 +134,7 @@ const TABLE: &[Row] = &[
         written: "int64: -9223372036854775808, 9223372036854775807",
         number: "-9223372000000000000 | 9223372000000000000 | -9",
         int: "-9223372036854775808 | 9223372036854775807 | -1",
-        seconds: "-9223372036854775808 | 9223372036854775807 | -1",
+        seconds: "row 2: expected a time in seconds since 1970, the time_unit of the feature, given 9223372036854775807, which is beyond the year 9999: give it in seconds",
         text: "'-9223372036854775808' | '9223372036854775807' | ''",
     },
     Row {
@@ -138,7 +142,7 @@ const TABLE: &[Row] = &[
         written: "halffloat: 0.5, -2.0",
         number: "0.5 | -2 | -9",
         int: WHOLE,
-        seconds: "0 | -2 | -1",
+        seconds: "0 | -2 | none",
         text: TEXTS,
     },
     Row {
@@ -146,7 +150,7 @@ const TABLE: &[Row] = &[
         written: "float: 0.5, nan",
         number: "0.5 | -9 | -9",
         int: WHOLE,
-        seconds: "0 | -1 | -1",
+        seconds: "0 | none | none",
         text: TEXTS,
     },
     Row {
@@ -154,7 +158,7 @@ const TABLE: &[Row] = &[
         written: "double: 1795478399.5, nan",
         number: "1795478400 | -9 | -9",
         int: WHOLE,
-        seconds: "1795478399 | -1 | -1",
+        seconds: "1795478399 | none | none",
         text: TEXTS,
     },
     Row {
@@ -170,7 +174,7 @@ const TABLE: &[Row] = &[
         written: "bool: True, False",
         number: "1 | 0 | -9",
         int: "1 | 0 | -1",
-        seconds: "1 | 0 | -1",
+        seconds: "1 | 0 | none",
         text: "'1' | '0' | ''",
     },
     Row {
@@ -178,7 +182,7 @@ const TABLE: &[Row] = &[
         written: "decimal128(9, 2): 1.25, -0.50",
         number: "1.25 | -0.5 | -9",
         int: WHOLE,
-        seconds: "1 | 0 | -1",
+        seconds: "1 | -1 | none",
         text: TEXTS,
     },
     Row {
@@ -186,7 +190,7 @@ const TABLE: &[Row] = &[
         written: "date32[day]: 2026-11-27, 1969-12-30",
         number: "20784 | -2 | -9",
         int: "20784 | -2 | -1",
-        seconds: "1795737600 | -172800 | -1",
+        seconds: "1795737600 | -172800 | none",
         text: "'20784' | '-2' | ''",
     },
     Row {
@@ -194,7 +198,7 @@ const TABLE: &[Row] = &[
         written: "time32[ms]: 13:00:01, 00:00:00",
         number: "46801000 | 0 | -9",
         int: "46801000 | 0 | -1",
-        seconds: "46801 | 0 | -1",
+        seconds: "46801 | 0 | none",
         text: "'46801000' | '0' | ''",
     },
     Row {
@@ -202,7 +206,7 @@ const TABLE: &[Row] = &[
         written: "time64[us]: 13:00:01.000005, 00:00:00",
         number: "46801000000 | 0 | -9",
         int: "46801000005 | 0 | -1",
-        seconds: "46801 | 0 | -1",
+        seconds: "46801 | 0 | none",
         text: "'46801000005' | '0' | ''",
     },
     Row {
@@ -210,7 +214,7 @@ const TABLE: &[Row] = &[
         written: "timestamp[s]: 2026-11-27 23:59:59, 1969-12-31 12:00:00",
         number: "1795824000000 | -43200000 | -9",
         int: "1795823999000 | -43200000 | -1",
-        seconds: "1795823999 | -43200 | -1",
+        seconds: "1795823999 | -43200 | none",
         text: "'1795823999000' | '-43200000' | ''",
     },
     Row {
@@ -218,7 +222,7 @@ const TABLE: &[Row] = &[
         written: "timestamp[ms]: 2026-11-27 23:59:59.999000, 1969-12-31 12:00:00",
         number: "1795824000000 | -43200000 | -9",
         int: "1795823999999 | -43200000 | -1",
-        seconds: "1795823999 | -43200 | -1",
+        seconds: "1795823999 | -43200 | none",
         text: "'1795823999999' | '-43200000' | ''",
     },
     Row {
@@ -226,7 +230,7 @@ const TABLE: &[Row] = &[
         written: "timestamp[us]: 2026-11-27 23:59:59.999999, 1969-12-31 12:00:00.000001",
         number: "1795824000000000 | -43200000000 | -9",
         int: "1795823999999999 | -43199999999 | -1",
-        seconds: "1795823999 | -43200 | -1",
+        seconds: "1795823999 | -43200 | none",
         text: "'1795823999999999' | '-43199999999' | ''",
     },
     Row {
@@ -234,7 +238,7 @@ const TABLE: &[Row] = &[
         written: "timestamp[ns]: 2026-11-27 23:59:59.999999, 1969-12-31 12:00:00.000001",
         number: "1795824000000000000 | -43200000000000 | -9",
         int: "1795823999999999000 | -43199999999000 | -1",
-        seconds: "1795823999 | -43200 | -1",
+        seconds: "1795823999 | -43200 | none",
         text: "'1795823999999999000' | '-43199999999000' | ''",
     },
     Row {
@@ -242,7 +246,7 @@ const TABLE: &[Row] = &[
         written: "timestamp[us, tz=Europe/Oslo]: 2026-11-28 00:59:59.999999+01:00, 1969-12-31 13:00:00.000001+01:00",
         number: "1795824000000000 | -43200000000 | -9",
         int: "1795823999999999 | -43199999999 | -1",
-        seconds: "1795823999 | -43200 | -1",
+        seconds: "1795823999 | -43200 | none",
         text: "'1795823999999999' | '-43199999999' | ''",
     },
     Row {
@@ -328,15 +332,15 @@ fn lists_leave_missing_values_out_and_weights_must_be_whole() {
 #[test]
 fn times_become_the_unit_of_the_feature() {
     for (unit, expected) in [
-        (TimeUnit::Seconds, "1795823999 | -43200 | -1"),
-        (TimeUnit::Milliseconds, "1795823999999 | -43200000 | -1"),
+        (TimeUnit::Seconds, "1795823999 | -43200 | none"),
+        (TimeUnit::Milliseconds, "1795823999999 | -43200000 | none"),
         (
             TimeUnit::Microseconds,
-            "1795823999999999 | -43199999999 | -1",
+            "1795823999999999 | -43199999999 | none",
         ),
         (
             TimeUnit::Nanoseconds,
-            "1795823999999999000 | -43199999999000 | -1",
+            "1795823999999999000 | -43199999999000 | none",
         ),
     ] {
         for (file, column) in [

@@ -185,45 +185,56 @@ fn is_of_another_type(value: Given<'_>, kind: &FieldKind, request: Option<&Strin
         }
 }
 
-/// Returns whether a time was refused that is beyond the year 9999: in a file, `check` and training warn of it.
-fn is_beyond(value: Given<'_>, kind: &FieldKind, request: Option<&String>) -> bool {
-    let is_time = matches!(
-        kind,
-        FieldKind::Int {
-            fraction: Fraction::Time(_),
-            ..
-        }
-    );
-    let number = match value {
-        Given::Int(number) => number as f64,
-        Given::Decimal(text) => text.parse().unwrap_or_default(),
-        Given::Float(number) => number.into(),
-        Given::Double(number) => number,
-        Given::Text(_) => return false,
-    };
-    request.is_none() && is_time && number > 253_402_300_799.0
-}
-
 #[test]
-fn a_time_of_a_request_in_a_smaller_unit_than_that_of_the_feature_is_refused() {
-    let of = |unit, number| {
+fn times_are_the_same_in_requests_and_all_files_and_refused_outside_of_the_years_1_to_9999() {
+    let of = |unit, text: &'static str| {
         let kind = FieldKind::Int {
             separator: None,
             fraction: Fraction::Time(unit),
         };
-        of_request(Given::Int(number), &kind, &[])
+        let given = match text.parse() {
+            Ok(number) => Given::Int(number),
+            Err(_) => Given::Decimal(text),
+        };
+        let converted = [Format::TfRecord, Format::Parquet]
+            .map(|format| of_converted(text, format, &kind, &[]));
+        let found = of_request(given, &kind, &[]);
+        for other in converted.into_iter().chain([of_file(text, &kind, &[])]) {
+            assert_eq!(found, other, "{text} {unit:?}");
+        }
+        found
     };
-    for (unit, scale) in [
-        (TimeUnit::Seconds, 1),
-        (TimeUnit::Milliseconds, 1_000),
-        (TimeUnit::Microseconds, 1_000_000),
+    for (unit, text, expected) in [
+        (TimeUnit::Seconds, "1700000000", Some("1700000000")),
+        (TimeUnit::Seconds, "-1", Some("-1")),
+        (TimeUnit::Milliseconds, "-1", Some("-1")),
+        // It is in the last second of 1969, as it is in formats with times.
+        (TimeUnit::Seconds, "-0.5", Some("-1")),
+        (TimeUnit::Seconds, "253402300799", Some("253402300799")),
+        (TimeUnit::Seconds, "253402300800", None),
+        (TimeUnit::Seconds, "1700000000000", None),
+        (TimeUnit::Seconds, "-62135596800", Some("-62135596800")),
+        (TimeUnit::Seconds, "-62135596801", None),
+        (
+            TimeUnit::Milliseconds,
+            "1700000000000",
+            Some("1700000000000"),
+        ),
+        (TimeUnit::Milliseconds, "1700000000000000", None),
+        (
+            TimeUnit::Microseconds,
+            "1700000000000000",
+            Some("1700000000000000"),
+        ),
+        (TimeUnit::Microseconds, "1700000000000000000", None),
+        (
+            TimeUnit::Nanoseconds,
+            "1700000000000000000",
+            Some("1700000000000000000"),
+        ),
     ] {
-        let number = 1_700_000_000 * scale;
-        assert_eq!(of(unit, number), Some(number.to_string()), "{unit:?}");
-        assert_eq!(of(unit, 1_000 * number), None, "{unit:?}");
+        assert_eq!(of(unit, text).as_deref(), expected, "{text} {unit:?}");
     }
-    let nanoseconds = 1_700_000_000_000_000_000;
-    assert!(of(TimeUnit::Nanoseconds, nanoseconds).is_some());
 }
 
 /// Returns whether a value was refused for the type of its column, which a field of CSV does not have: a column of texts has
@@ -294,10 +305,7 @@ fn a_value_of_a_request_is_what_the_same_value_of_a_file_is() {
                 let file = of_file(text, kind, missing);
                 for value in *values {
                     let request = of_request(*value, kind, missing);
-                    if request != file
-                        && !is_of_another_type(*value, kind, request.as_ref())
-                        && !is_beyond(*value, kind, request.as_ref())
-                    {
+                    if request != file && !is_of_another_type(*value, kind, request.as_ref()) {
                         wrong.push(format!(
                             "{text} as {name}, missing {missing:?}: a file has {file:?}, {value:?} has {request:?}"
                         ));

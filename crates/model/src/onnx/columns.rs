@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trainyard_input::Missing;
+use trainyard_input::{FieldKind, Missing};
 use trainyard_onnx::{
     Attribute, AttributeProto, Dimension, ML_DOMAIN, Name, Operator, Tensor, attribute,
 };
@@ -238,7 +238,7 @@ impl Builder<'_> {
             return part;
         };
         let default = graph.floats(&format!("{scope}/default"), &[numbers.width], default);
-        let none = graph.list(&[NONE]);
+        let none = graph.list(&[FieldKind::MISSING_TIME]);
         let missing = graph.node("Equal", &format!("{scope}/missing"), &[&given, &none], []);
         graph.node(
             "Where",

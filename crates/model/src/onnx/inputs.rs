@@ -57,7 +57,9 @@ impl GraphInput {
                         separator, default, ..
                     } => (*separator, default.as_ref().map(|_| json!("nan"))),
                     FieldKind::Floats { separator } => (Some(*separator), Some(json!(0))),
-                    FieldKind::Int { separator, .. } => (*separator, Some(json!(-1))),
+                    FieldKind::Int { separator, .. } => {
+                        (*separator, Some(json!(field.kind.missing_integer())))
+                    }
                     FieldKind::Bytes { separator } => (*separator, Some(json!(""))),
                 };
                 if let Some(separator) = separator {
@@ -230,7 +232,7 @@ impl Builder<'_> {
             }
             let placeholder = match input.port.tensor {
                 Tensor::Float => graph.floats(&format!("{scope}/none"), &[1], &[f32::NAN]),
-                _ => graph.list(&[-1]),
+                _ => graph.list(&[field.kind.missing_integer()]),
             };
             for number in &numbers {
                 let equal = graph.node(

@@ -1,5 +1,6 @@
 //! Numeric columns in a SavedModel: parts of times, other columns, bounds, normalizers.
 
+use trainyard_input::FieldKind;
 use trainyard_run_config::{Bin, LOG_MIN, Normalizer, Numbers, Operand, Time};
 use trainyard_tensorflow_formats::generated::DataType;
 use trainyard_tensorflow_formats::saved_model::{Binary, Comparison, Edge, Unary};
@@ -143,7 +144,7 @@ impl Builder<'_> {
             return part;
         };
         let default = graph.floats(&name("default"), &[numbers.width], default);
-        let none = graph.integer(-1);
+        let none = graph.integer(FieldKind::MISSING_TIME);
         let missing = graph.compare(Comparison::Equal, &name("missing"), &given, &none);
         graph.select(&name("filled"), &missing, [&default, &part])
     }

@@ -11,7 +11,7 @@ use trainyard_tensorflow_formats::saved_model::{Comparison, Edge, ExampleParser,
 use crate::{Canned, Error};
 
 /// Placeholder of a missing integer in a column that is also read as a number or a text, where -1 is a value.
-const MISSING: i64 = i64::MIN;
+const MISSING: i64 = FieldKind::MISSING_TIME;
 
 /// Form of a column in an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,15 +151,19 @@ impl<'a> Columns<'a> {
             let required = kinds
                 .iter()
                 .any(|kind| matches!(kind, FieldKind::Float { default: None, .. }));
-            let mixed = kinds
-                .iter()
-                .any(|kind| !matches!(kind, FieldKind::Int { .. }));
+            let is_plain = |kind: &&FieldKind| {
+                matches!(kind, FieldKind::Int { .. }) && kind.missing_integer() == -1
+            };
             list.push(Column {
                 name: field.name.clone(),
                 dtype,
                 form: own_form,
                 required,
-                missing: if mixed { MISSING } else { -1 },
+                missing: if kinds.iter().all(is_plain) {
+                    -1
+                } else {
+                    MISSING
+                },
                 fields: own,
             });
         }
@@ -420,13 +424,13 @@ impl Column {
             (FieldKind::Int { .. }, DataType::DtFloat) => {
                 let absent = graph.is_nan(&name("missing"), given);
                 let value = graph.cast(&name("integer"), given, DataType::DtInt64);
-                let none = graph.integer(-1);
+                let none = graph.integer(kind.missing_integer());
                 graph.select(&name("integer_or_none"), &absent, [&none, &value])
             }
-            (FieldKind::Int { .. }, _) if self.missing == -1 => given.clone(),
+            (FieldKind::Int { .. }, _) if self.missing == kind.missing_integer() => given.clone(),
             (FieldKind::Int { .. }, _) => {
                 let absent = missing(graph);
-                let none = graph.integer(-1);
+                let none = graph.integer(kind.missing_integer());
                 graph.select(&name("integer_or_none"), &absent, [&none, given])
             }
             (FieldKind::Bytes { .. }, DataType::DtInt64) => {

@@ -52,6 +52,9 @@ const SEPARATORS: [char; 2] = ['|', ';'];
 /// Fewest numbers of a model, of 32 bits, between the least and the greatest number of a column.
 const STEPS_MIN: f64 = 32.0;
 
+/// Least share of the different whole numbers of a column that the 32 bits of a feature keep apart.
+const KEPT_SHARE_MIN: f64 = 0.9;
+
 /// What a column of whole numbers may be read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
@@ -143,7 +146,8 @@ impl FeaturePlan {
             return Err("it has the same value in all records".to_owned());
         }
         let is_name = shape == Shape::Factorized && fills_its_range(column);
-        if is_categorical(column) || is_name {
+        let is_merged = are_merged_names(column);
+        if is_categorical(column) || is_name || is_merged {
             let separator = separator(column);
             let values = parts(column, separator);
             let distinct = if separator.is_some() && !column.list {
@@ -158,8 +162,13 @@ impl FeaturePlan {
                     column.present
                 ));
             }
-            let note = format!("{distinct} values{}", missing_note(column, found));
-            let others = if is_categorical(column) {
+            let merged = if is_merged {
+                ", whole numbers that are the same in the 32 bits of a numeric feature"
+            } else {
+                ""
+            };
+            let note = format!("{distinct} values{merged}{}", missing_note(column, found));
+            let others = if is_categorical(column) || is_merged {
                 Vec::new()
             } else {
                 let number = number(column, coverage, shape);
@@ -204,7 +213,7 @@ impl FeaturePlan {
         }
         let step = step_at(largest);
         let is_exact = numbers.fractions == 0 && step <= 1.0;
-        if !is_exact && numbers.max > numbers.min && numbers.max - numbers.min < STEPS_MIN * step {
+        if !is_exact && column.distinct() > 1 && numbers.max - numbers.min < STEPS_MIN * step {
             return Err(format!(
                 "its numbers are from {} to {}, and a model tells numbers there apart that differ by {}: subtract a number from \
                  them",
@@ -328,6 +337,26 @@ fn counts_records(column: &ColumnProfile, rows: u64) -> bool {
         && (0.0..=1.0).contains(&numbers.min)
         && numbers.max - numbers.min + 1.0 == rows as f64
         && column.distinct() as f64 > NAMING_SHARE * rows as f64
+}
+
+/// Returns whether a column holds whole numbers that come again, of which the 32 bits of a numeric feature merge most: ids.
+fn are_merged_names(column: &ColumnProfile) -> bool {
+    let (different, of_features) = column.whole_numbers();
+    !column.list
+        && 2 * of_features <= different
+        && column.distinct() <= column.present / RECORDS_OF_ID_MIN
+        && different > 0
+}
+
+/// Returns the different whole numbers of a numeric feature, and the fewer that they are in its 32 bits, where it loses some.
+pub(crate) fn merged(column: &ColumnProfile) -> Option<(usize, usize)> {
+    let (different, of_features) = column.whole_numbers();
+    let numbers = &column.numbers;
+    let step = step_at(numbers.max.max(-numbers.min));
+    let is_left_out = step > 1.0 && numbers.max - numbers.min < STEPS_MIN * step;
+    let is_merged = (of_features as f64) < KEPT_SHARE_MIN * different as f64;
+    let is_number = !is_categorical(column) && !are_merged_names(column) && !is_left_out;
+    (is_merged && is_number).then_some((different, of_features))
 }
 
 fn names_records(column: &ColumnProfile, rows: u64) -> bool {

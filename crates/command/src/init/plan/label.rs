@@ -262,10 +262,40 @@ fn task(
             count: distinct as usize,
         });
     }
+    if let (different, of_labels) = column.whole_numbers()
+        && of_labels < different
+    {
+        return merged_labels(column, (different, of_labels));
+    }
     Ok(Task::Number {
         min: numbers.min,
         max: numbers.max,
     })
+}
+
+/// Returns classes for whole numbers of which some are the same in the 32 bits that a label has as a number.
+fn merged_labels(
+    column: &ColumnProfile,
+    (different, of_labels): (usize, usize),
+) -> Result<Task, Diagnostic> {
+    let texts = column.counts().into_iter();
+    let mut names: Vec<String> = texts
+        .map(|(value, _)| String::from_utf8_lossy(value).into_owned())
+        .collect();
+    names.sort();
+    if column.distinct() <= CLASSES_MAX {
+        return Ok(Task::Classes {
+            count: names.len(),
+            names: Some(names),
+        });
+    }
+    let example = names.swap_remove(0);
+    let message = format!(
+        "`{}` holds whole numbers, as {example}, that are too large for a label: {different} different ones are {of_labels} in 32 bits, and they are too many to be classes",
+        column.name
+    );
+    Err(Diagnostic::error(Code::E4003, message)
+        .help("subtract a number from them, divide them, or name another column by --label"))
 }
 
 /// Returns how many different numbers a label holds, however they are written; none unless all its values are numbers and counted.
@@ -278,7 +308,9 @@ fn distinct_numbers(column: &ColumnProfile) -> Option<u64> {
     // The sum makes 0 of -0.
     let bits = numbers.map(|number| number.map(|number| (number + 0.0).to_bits()));
     let distinct = bits.collect::<Option<BTreeSet<u64>>>()?;
-    Some(distinct.len() as u64)
+    // A float merges whole numbers from 2^53.
+    let (whole, _) = column.whole_numbers();
+    Some(distinct.len().max(whole) as u64)
 }
 
 /// Evaluation files may append characters to the positive class, as those of the adult census do.

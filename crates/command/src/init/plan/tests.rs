@@ -497,6 +497,47 @@ fn a_number_whose_differences_32_bits_do_not_hold_is_left_out_and_no_other() {
 }
 
 #[test]
+fn whole_numbers_that_are_one_in_32_bits_are_names_and_those_that_name_their_record_are_left_out() {
+    let wishes = Wishes::default();
+    for begin in [1_u64 << 24, 1 << 53, 1 << 60] {
+        let few = |row: usize| (begin + row as u64 % 2).to_string();
+        let kind = made_of("x", &few, &wishes).expect("a feature");
+        assert!(matches!(kind, Kind::Vocabulary { .. }), "{begin}: {kind:?}");
+    }
+    let unique = |row: usize| ((1_u64 << 60) + row as u64).to_string();
+    let why = made_of("x", &unique, &wishes).expect_err("no feature");
+    assert!(why.contains("subtract a number"), "{why}");
+}
+
+#[test]
+fn labels_that_32_bits_merge_are_classes_by_their_texts_or_refused() {
+    let wishes = Wishes::default();
+    let [one, two, three] = [1, 2, 3].map(|more| ((1_u64 << 60) + more).to_string());
+    assert_eq!(
+        label(&[&one, &one, &two], &wishes),
+        Task::Binary {
+            positive: Some(two.clone()),
+            share: 0.333
+        }
+    );
+    assert_eq!(
+        label(&[&one, &three, &two], &wishes),
+        Task::Classes {
+            names: Some(vec![one, two, three]),
+            count: 3
+        }
+    );
+    let many = profile(&[
+        ("label", &|row| ((1_u64 << 60) + row as u64).to_string()),
+        ("x", &|row| (row % 7).to_string()),
+    ]);
+    let refused = Plan::make(&many, None, &wishes).expect_err("refused");
+    for part in ["`label`", "1000 different", "1152921504606846976"] {
+        assert!(refused.message.contains(part), "{}", refused.message);
+    }
+}
+
+#[test]
 fn a_number_beside_missing_ones_is_not_divided_by_its_deviation_and_a_column_without_a_name_is_none()
  {
     let wishes = Wishes::default();

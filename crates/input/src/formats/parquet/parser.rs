@@ -3,7 +3,7 @@
 use super::TOO_FEW;
 use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::missing::Missing;
-use crate::number::truncated;
+use crate::number::without_fraction;
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
 use crate::row::{Cell, RowCells, Ticks};
@@ -172,8 +172,8 @@ fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), Strin
             cells.push(i64::try_from(number).map_err(beyond)?);
         }
         (Cells::Int(cells), Cell::Time(number, ticks)) => cells.push(time(number, ticks, kind)?),
-        (Cells::Int(cells), Cell::Float(number)) if drops_fraction(kind) => {
-            cells.push(truncated(number)?);
+        (Cells::Int(cells), Cell::Float(number)) if kind.fraction().is_dropped() => {
+            cells.push(without_fraction(number, kind.fraction())?);
         }
         (Cells::Bytes(cells), Cell::Text(text)) => cells.push(text),
         (Cells::Bytes(cells), Cell::Int(number) | Cell::Time(number, _)) => {
@@ -198,10 +198,6 @@ fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), Strin
         }
     }
     Ok(())
-}
-
-fn drops_fraction(kind: &FieldKind) -> bool {
-    matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped())
 }
 
 /// Returns a time in the unit that a feature of times wants. Other features get the number of the file.

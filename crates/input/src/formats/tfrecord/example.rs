@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::wire::{Malformed, Value, Wire};
 use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, truncate};
 use crate::missing::Missing;
-use crate::number::truncated;
+use crate::number::without_fraction;
 use crate::record::Content;
 use crate::record_format::RecordParser;
 use crate::{Batch, Cells, Field, FieldKind, Schema};
@@ -415,14 +415,9 @@ fn other_list(held: u64, field: &Field, cells: &Cells) -> Option<&'static str> {
     match (held, cells) {
         (1, Cells::Float(_) | Cells::Int(_)) => Some("bytes_list"),
         (2, Cells::Bytes(_)) => Some("float_list"),
-        (2, Cells::Int(_)) if !drops_fraction(&field.kind) => Some("float_list"),
+        (2, Cells::Int(_)) if !field.kind.fraction().is_dropped() => Some("float_list"),
         _ => None,
     }
-}
-
-/// Returns whether a number with a fraction is a value of a whole number.
-fn drops_fraction(kind: &FieldKind) -> bool {
-    matches!(kind, FieldKind::Int { fraction, .. } if fraction.is_dropped())
 }
 
 fn hold(width: usize, given: usize) -> Result<(), String> {
@@ -547,7 +542,10 @@ impl Values<'_> {
         self.count().map_err(refused)?;
         match cells {
             Cells::Float(out) => out.push(number),
-            Cells::Int(out) => out.push(truncated(f64::from(number)).map_err(refused)?),
+            Cells::Int(out) => {
+                let fraction = self.field.kind.fraction();
+                out.push(without_fraction(f64::from(number), fraction).map_err(refused)?);
+            }
             Cells::Bytes(_) => {}
         }
         Ok(())

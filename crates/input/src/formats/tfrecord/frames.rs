@@ -8,6 +8,7 @@ use trainyard_tensorflow_formats::tfrecord::{FOOTER_BYTES, HEADER_BYTES, masked}
 
 use crate::Error;
 use crate::block::Block;
+use crate::other_content::other_content;
 use crate::record::{Content, Place, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
 
@@ -95,8 +96,15 @@ impl FileRecords for TfRecords {
         let computed = masked(&length);
         let length = u64::from_le_bytes(length);
         if stated != computed {
+            let other = other_content(self.block.bytes()).filter(|_| place.offset == 0);
+            let what = match other {
+                Some((what, help)) => format!(" ({what}: {help})"),
+                None if place.offset == 0 => {
+                    " (is this a TFRecord file, compressed as the job says?)".to_owned()
+                }
+                None => String::new(),
+            };
             return Ok(self.lose(HEADER_BYTES, || {
-                let what = if place.offset == 0 { " (is this a TFRecord file, compressed as the job says?)" } else { "" };
                 format!(
                     "the checksum of the record's length is wrong{what}: expected {computed:#010x}, found {stated:#010x}"
                 )
