@@ -16,7 +16,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_nemesis");
 const MOMENTS: u64 = 40;
 const CLUSTERS: u64 = 12;
 /// First cuts, after which the power is cut again.
-const AGAIN: u64 = 4;
+const FIRST_CUTS: u64 = 4;
 /// What may be left.
 const WAYS: usize = 4;
 /// Starts at once.
@@ -248,11 +248,11 @@ fn what_was_told_is_there_after_a_power_cut_and_every_update_counts_once() {
     // The power is cut again while the next start is under way.
     let mut draw = Draw::new(seed);
     let all = recorded.recording.acts().len() as u64;
-    for _ in 0..AGAIN {
+    for _ in 0..FIRST_CUTS {
         let first = draw.below(all) as usize;
         println!("first cut after {first} acts");
         let next = recorded.after(first, &mut Left::Some(&mut draw));
-        survives(&next, MOMENTS / AGAIN, seed);
+        survives(&next, MOMENTS / FIRST_CUTS, seed);
     }
 }
 
