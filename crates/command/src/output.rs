@@ -194,6 +194,11 @@ fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
 /// # Errors
 /// The folder does not exist.
 pub(crate) fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
+    if path == Path::new("-") {
+        let message = "`-` is no file, and would become one of this name".to_owned();
+        return Err(Diagnostic::error(Code::E1201, message)
+            .help("leave the option out for standard output; ./- is a file of this name"));
+    }
     let folder = path.parent().filter(|_| !is_remote(path));
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     match folder.map(Path::metadata) {
@@ -294,6 +299,7 @@ mod tests {
         assert_eq!(problem.code, Code::E1201);
         refuse_absent_folder(&folder.path().join("report.json")).expect("a folder");
         refuse_absent_folder(Path::new("report.json")).expect("the working folder");
+        refuse_absent_folder(Path::new("-")).expect_err("standard output has no name");
     }
 
     #[test]

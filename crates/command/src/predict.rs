@@ -267,6 +267,18 @@ fn refuse_repeated(keep: &[String]) -> Result<(), Diagnostic> {
     }
 }
 
+/// Refuses a column that is to be kept under the name of a prediction's: the output has each name once.
+fn refuse_taken(kept: &[String], columns: &[String]) -> Result<(), Diagnostic> {
+    match kept.iter().find(|column| columns.contains(column)) {
+        None => Ok(()),
+        Some(column) => {
+            let message = format!("--keep names the column `{column}`, which the predictions have");
+            Err(Diagnostic::error(Code::E1000, message)
+                .help("rename the column in the files, or write jsonl"))
+        }
+    }
+}
+
 /// Counts of the records so far, and the first bad records.
 #[derive(Debug, Default)]
 struct Seen {
@@ -468,6 +480,7 @@ impl Writer {
 
     /// Returns the header, and the lines that have waited for it.
     fn begin(&mut self, columns: Vec<String>) -> Result<String, Diagnostic> {
+        refuse_taken(&self.checks.kept, &columns)?;
         let names = self.checks.kept.iter().chain(&columns).cloned();
         let mut text = self.joined(names.chain([ERROR.to_owned()]))?;
         self.columns = Some(columns);

@@ -460,9 +460,16 @@ impl JobFile<'_> {
                 text.push_str(&self.feeds(&format!("{{ embedding = {dimension} }}")));
             }
             Kind::Pairs { buckets, .. } => {
+                let kind = if *buckets > IDENTITY_BUCKETS_MAX {
+                    format!(
+                        "# A row for each index up to the highest would be too many: {HASHED_BUCKETS} rows for their hashes.\nkind = \"hashed\"\nintegers = true\nbuckets = {HASHED_BUCKETS}"
+                    )
+                } else {
+                    format!("kind = \"identity\"\nbuckets = {buckets}\ndefault = 0")
+                };
                 let _ = writeln!(
                     text,
-                    "[[feature]]\ncolumn = \"index\"\nkind = \"identity\"\nbuckets = {buckets}\ndefault = 0\nseparator = \" \"\nweights = \"value\"\n{}",
+                    "[[feature]]\ncolumn = \"index\"\n{kind}\nseparator = \" \"\nweights = \"value\"\n{}",
                     self.feeds("{ embedding = 8, combiner = \"sum\" }")
                         .trim_end()
                 );
@@ -591,6 +598,13 @@ fn write_separator(separator: Option<char>, text: &mut String) {
 }
 
 /// Returns the path of a vocabulary. `number` keeps paths apart, because characters of a column name may be replaced.
+/// Most letters of a column in the name of its file.
+const FILE_NAME_MAX: usize = 100;
+
+/// Most rows of a table that has one for each index, and rows of one for the hashes of more.
+const IDENTITY_BUCKETS_MAX: u64 = 1 << 24;
+const HASHED_BUCKETS: u64 = 1 << 20;
+
 fn vocabulary_path(number: usize, feature: &FeaturePlan) -> PathBuf {
     let name: String = feature
         .column
@@ -602,6 +616,8 @@ fn vocabulary_path(number: usize, feature: &FeaturePlan) -> PathBuf {
                 '-'
             }
         })
+        // File systems take names of at most 255 bytes; the number tells two columns apart.
+        .take(FILE_NAME_MAX)
         .collect();
     PathBuf::from(VOCABULARIES).join(format!("{}-{name}.txt", number + 1))
 }

@@ -221,7 +221,9 @@ fn task(
         };
         let yes = counts.iter().find(|(value, _)| {
             let word = text(value).to_lowercase();
-            POSITIVE_VALUES.contains(&word.as_str()) && !(word == "1" && is_code(value))
+            // However it is written: 1, +1 or 1.0.
+            let is_one = column.number(value) == Some(1.0);
+            is_one && !is_code(value) || !is_one && POSITIVE_VALUES.contains(&word.as_str())
         });
         // The positive class is usually the rarer one.
         let Some((positive, _)) = yes.or(counts.last()) else {

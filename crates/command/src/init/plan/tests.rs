@@ -89,6 +89,15 @@ fn a_label_of_two_values_has_a_positive_class_unless_it_is_0_and_1() {
         positive(">50K", 0.25)
     );
     assert_eq!(label(&["-1", "1"], &wishes), positive("1", 0.5));
+    // 1 is positive however it is written, and however often it comes.
+    assert_eq!(
+        label(&["-1", "+1", "+1", "+1"], &wishes),
+        positive("+1", 0.75)
+    );
+    assert_eq!(
+        label(&["-1.0", "1.0", "1.0", "1.0"], &wishes),
+        positive("1.0", 0.75)
+    );
     let wishes = Wishes {
         positive: Some("<=50K".to_owned()),
         ..Wishes::default()
