@@ -15,6 +15,9 @@ use crate::data_warnings::column_of;
 /// Records of each file that show the types of its columns.
 const ROWS: u64 = 100;
 
+/// Most training files that are compared with: training refuses files of several types, and there may be thousands.
+const TRAINED_FILES_MAX: usize = 4;
+
 /// Compares the times of files with those of the training files, if these can be read. Returns a warning where they cannot.
 ///
 /// # Errors
@@ -24,15 +27,22 @@ pub(crate) fn compare_times(job: &Job, input: &Options) -> Result<Vec<Diagnostic
     if job.input.format != Format::Parquet || columns.is_empty() {
         return Ok(Vec::new());
     }
+    let trained = input_options(job, Part::Train, Shard::WHOLE, None).ok();
+    if trained
+        .as_ref()
+        .is_some_and(|trained| trained.files == input.files)
+    {
+        return Ok(Vec::new());
+    }
     let extent = Extent::OfEachFile(ROWS);
     // A file that cannot be read is an error of its reader.
     let Ok(found) = profile(input, extent) else {
         return Ok(Vec::new());
     };
-    let trained = input_options(job, Part::Train, Shard::WHOLE, None)
-        .ok()
-        .filter(|trained| trained.files != input.files)
-        .and_then(|trained| profile(&trained, extent).ok());
+    let trained = trained.and_then(|mut trained| {
+        trained.files.truncate(TRAINED_FILES_MAX);
+        profile(&trained, extent).ok()
+    });
     differences(&columns, &found, trained.as_ref())
 }
 
