@@ -1,6 +1,7 @@
 //! Seeing a run: a real Prometheus, a real browser and a real TensorBoard look at running jobs.
 
 mod alerts;
+mod counts;
 mod page;
 mod prometheus;
 mod running;

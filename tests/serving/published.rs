@@ -147,7 +147,7 @@ fn served_predictions(server: &Server, records: &Path) -> Vec<Value> {
 /// Returns the predictions that `trainyard predict` writes with the last checkpoint for the records of a file, in which
 /// numbers are bits.
 fn written_predictions(job: &str, records: &Path) -> Vec<Value> {
-    let out = records.with_extension("predictions");
+    let out = records.with_extension("jsonl");
     let input = records.to_string_lossy();
     let output = out.to_string_lossy();
     run(&["predict", job, "--input", &input, "--output", &output]);

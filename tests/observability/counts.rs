@@ -1,0 +1,187 @@
+//! Metrics say what has happened: a job of known steps and a server of known requests are counted to the last one.
+
+use std::path::Path;
+use std::time::Instant;
+
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_tests::{Ledger, Program, Supervisor, get};
+
+use crate::observability::{LIMIT, POLL_INTERVAL};
+use crate::serving::{client, trained};
+
+/// A page of metrics.
+struct Scraped(String);
+
+impl Scraped {
+    fn of(address: &str) -> Option<Self> {
+        get(address, "/metrics", LIMIT).map(|(_, body)| Self(body))
+    }
+
+    /// The sum of a metric over the series that have all of some labels, as `name="value"`.
+    fn sum(&self, name: &str, labels: &[&str]) -> u64 {
+        let values = self.0.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            let (given, value) = match rest.strip_prefix('{') {
+                Some(rest) => rest.split_once("} ")?,
+                None => ("", rest.strip_prefix(' ')?),
+            };
+            let has_all = labels.iter().all(|label| given.contains(label));
+            has_all.then(|| value.trim().parse::<f64>().expect("a number"))
+        });
+        values.sum::<f64>() as u64
+    }
+}
+
+trial!(steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one);
+fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() {
+    const CHIEF: Task = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    const SERVERS: usize = 2;
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: 12,
+        batch_size: 16,
+        lanes: 1,
+        servers: SERVERS,
+    };
+    let job = ledger.write_saving(folder.path(), "save_checkpoints_steps = 1_000_000");
+    let counts = LocalCounts {
+        ps: SERVERS,
+        workers: 2,
+        evaluators: 0,
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+    let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
+    // The checkpoint of the end comes late: all steps are done by then, and every task still answers.
+    let late = [
+        "env",
+        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
+    ];
+    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
+    tasks.start_all();
+    let steps_of = |tasks: &Supervisor| -> u64 {
+        let training = [tasks.of_role(Role::Worker), vec![CHIEF]].concat();
+        let pages = training
+            .into_iter()
+            .filter_map(|task| Scraped::of(tasks.admin(task)));
+        pages
+            .map(|page| page.sum("trainyard_steps_total", &[]))
+            .sum()
+    };
+    let steps = ledger.steps();
+    tasks.wait_until("all steps are done", LIMIT, |tasks| {
+        steps_of(tasks) >= steps
+    });
+    let page = |task| Scraped::of(tasks.admin(task)).expect("it answers");
+    let training: Vec<Scraped> = [tasks.of_role(Role::Worker), vec![CHIEF]]
+        .concat()
+        .into_iter()
+        .map(page)
+        .collect();
+    let servers: Vec<Scraped> = tasks.of_role(Role::Ps).into_iter().map(page).collect();
+    let sum = |pages: &[Scraped], name: &str| -> u64 {
+        pages.iter().map(|page| page.sum(name, &[])).sum()
+    };
+    assert_eq!(sum(&training, "trainyard_steps_total"), steps);
+    assert_eq!(
+        sum(&training, "trainyard_step_compute_seconds_count"),
+        steps
+    );
+    assert_eq!(
+        sum(&training, "trainyard_examples_total"),
+        ledger.lines() * ledger.epochs
+    );
+    for server in &servers {
+        assert_eq!(server.sum("trainyard_ps_pushes_total", &[]), steps);
+        assert_eq!(server.sum("trainyard_ps_apply_seconds_count", &[]), steps);
+        for none in [
+            "trainyard_ps_duplicates_total",
+            "trainyard_ps_stale_total",
+            "trainyard_ps_rejected_total",
+        ] {
+            assert_eq!(server.sum(none, &[]), 0, "{none}");
+        }
+    }
+    let chief = page(CHIEF);
+    assert_eq!(chief.sum("trainyard_global_step", &[]), steps);
+    assert_eq!(chief.sum("trainyard_checkpoints_total", &[]), 1);
+    assert_eq!(chief.sum("trainyard_checkpoint_step", &[]), 0);
+    assert_eq!(chief.sum("trainyard_leases_lost_total", &[]), 0);
+    assert_eq!(chief.sum("trainyard_cluster_epoch", &[]), 1);
+    let sent = sum(&servers, "trainyard_ps_sent_bytes_total");
+    let received = sum(&servers, "trainyard_ps_received_bytes_total");
+    assert_eq!(sum(&training, "trainyard_pulled_bytes_total"), sent);
+    assert_eq!(sum(&training, "trainyard_pushed_bytes_total"), received);
+    assert!(tasks.wait_for_end_of(CHIEF, LIMIT));
+    assert_eq!(tasks.finish(LIMIT), [], "all end by themselves");
+}
+
+trial!(requests_rows_and_refusals_of_a_server_of_predictions_are_counted_to_the_last_one);
+fn requests_rows_and_refusals_of_a_server_of_predictions_are_counted_to_the_last_one() {
+    const ROW: &str = r#"{"x": 0.5, "z": -1, "word": "w1"}"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = trained(folder.path(), 20);
+    let serve = ["serve", &job, "--listen", "127.0.0.1:0"];
+    let mut server = Program::start("trainyard", &serve, &[]);
+    let line = server.wait_for("predictions are served", LIMIT);
+    let address = line.rsplit_once("address=").expect("an address").1.trim();
+    server.wait_for("the version answers model=job version=20 ", LIMIT);
+    let admin = server.admin_address(LIMIT);
+    let infer = r#"{"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]},
+        {"name": "z", "shape": [2], "datatype": "FP32", "data": [1, 2]},
+        {"name": "word", "shape": [2], "datatype": "BYTES", "data": ["a", "b"]}]}"#;
+    for rows in 1..=5 {
+        let rows = vec![ROW; rows].join(",");
+        let body = format!(r#"{{"instances": [{rows}]}}"#);
+        let (status, told) = client::post(address, "/v1/models/job:predict", &body);
+        assert_eq!(status, 200, "{told}");
+    }
+    for _ in 0..3 {
+        let (status, told) = client::post(address, "/v2/models/job/infer", infer);
+        assert_eq!(status, 200, "{told}");
+    }
+    for body in ["{}", r#"{"instances": [{"x": "no number", "z": 1}]}"#] {
+        let (status, told) = client::post(address, "/v1/models/job:predict", body);
+        assert_eq!(status, 400, "{told}");
+    }
+    // An answer may be on its way before it is counted.
+    let begun = Instant::now();
+    let answered = ["model=\"job\"", "outcome=\"answered\""];
+    let page = loop {
+        let page = Scraped::of(&admin).expect("it answers");
+        if page.sum("trainyard_serving_requests_total", &["model=\"job\""]) >= 10 {
+            break page;
+        }
+        assert!(begun.elapsed() < LIMIT, "{}", page.0);
+        std::thread::sleep(POLL_INTERVAL);
+    };
+    let requests = |labels: &[&str]| page.sum("trainyard_serving_requests_total", labels);
+    assert_eq!(requests(&answered), 8, "{}", page.0);
+    assert_eq!(
+        requests(&["outcome=\"answered\"", "protocol=\"tensorflow-rest\""]),
+        5
+    );
+    assert_eq!(
+        requests(&["outcome=\"answered\"", "protocol=\"inference-rest\""]),
+        3
+    );
+    assert_eq!(
+        requests(&["outcome=\"refused\"", "protocol=\"tensorflow-rest\""]),
+        2
+    );
+    assert_eq!(
+        requests(&["outcome=\"failed\""]) + requests(&["outcome=\"busy\""]),
+        0
+    );
+    let rows = 1 + 2 + 3 + 4 + 5 + 3 * 2;
+    assert_eq!(page.sum("trainyard_serving_rows_total", &[]), rows);
+    assert_eq!(page.sum("trainyard_serving_batch_rows_sum", &[]), rows);
+    assert_eq!(page.sum("trainyard_serving_request_seconds_count", &[]), 8);
+    assert_eq!(page.sum("trainyard_serving_queue_requests", &[]), 0);
+    assert_eq!(page.sum("trainyard_serving_model_version", &[]), 20);
+    assert_eq!(page.sum("trainyard_serving_versions_refused_total", &[]), 0);
+    assert_eq!(page.sum("trainyard_serving_looks_failed_total", &[]), 0);
+}
