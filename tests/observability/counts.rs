@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Ledger, Program, Supervisor, get};
+use trainyard_tests::{Ledger, Program, Supervisor, get, metric};
 
 use crate::observability::{LIMIT, POLL_INTERVAL};
 use crate::serving::{client, trained};
@@ -72,8 +72,10 @@ fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() 
             .sum()
     };
     let steps = ledger.steps();
+    // The chief asks the servers for theirs now and then.
     tasks.wait_until("all steps are done", LIMIT, |tasks| {
-        steps_of(tasks) >= steps
+        let told = metric(tasks.admin(CHIEF), "trainyard_global_step").unwrap_or(0.0);
+        steps_of(tasks) >= steps && told as u64 >= steps
     });
     let page = |task| Scraped::of(tasks.admin(task)).expect("it answers");
     let training: Vec<Scraped> = [tasks.of_role(Role::Worker), vec![CHIEF]]
@@ -86,22 +88,22 @@ fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() 
         pages.iter().map(|page| page.sum(name, &[])).sum()
     };
     assert_eq!(sum(&training, "trainyard_steps_total"), steps);
-    assert_eq!(
-        sum(&training, "trainyard_step_compute_seconds_count"),
-        steps
-    );
+    // Near the end a task that has nothing left computes what others have not finished: servers know it twice. Each may have one
+    // more on its way.
+    let computed = sum(&training, "trainyard_step_compute_seconds_count");
+    let twice = sum(&training, "trainyard_duplicate_steps_total");
+    let expected = steps + twice..=steps + twice + training.len() as u64;
+    assert!(expected.contains(&computed), "{computed} of {expected:?}");
     assert_eq!(
         sum(&training, "trainyard_examples_total"),
         ledger.lines() * ledger.epochs
     );
     for server in &servers {
         assert_eq!(server.sum("trainyard_ps_pushes_total", &[]), steps);
-        assert_eq!(server.sum("trainyard_ps_apply_seconds_count", &[]), steps);
-        for none in [
-            "trainyard_ps_duplicates_total",
-            "trainyard_ps_stale_total",
-            "trainyard_ps_rejected_total",
-        ] {
+        let twice = server.sum("trainyard_ps_duplicates_total", &[]);
+        let answered = server.sum("trainyard_ps_apply_seconds_count", &[]);
+        assert_eq!(answered, steps + twice);
+        for none in ["trainyard_ps_stale_total", "trainyard_ps_rejected_total"] {
             assert_eq!(server.sum(none, &[]), 0, "{none}");
         }
     }
@@ -113,8 +115,18 @@ fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() 
     assert_eq!(chief.sum("trainyard_cluster_epoch", &[]), 1);
     let sent = sum(&servers, "trainyard_ps_sent_bytes_total");
     let received = sum(&servers, "trainyard_ps_received_bytes_total");
-    assert_eq!(sum(&training, "trainyard_pulled_bytes_total"), sent);
-    assert_eq!(sum(&training, "trainyard_pushed_bytes_total"), received);
+    // What is on its way to a task that has nothing left to do is given up.
+    for (name, of_servers) in [
+        ("trainyard_pulled_bytes_total", sent),
+        ("trainyard_pushed_bytes_total", received),
+    ] {
+        let of_tasks = sum(&training, name);
+        let apart = of_tasks.abs_diff(of_servers);
+        assert!(
+            of_tasks > 0 && apart < of_tasks / 100,
+            "{name}: {of_tasks}, of servers {of_servers}"
+        );
+    }
     assert!(tasks.wait_for_end_of(CHIEF, LIMIT));
     assert_eq!(tasks.finish(LIMIT), [], "all end by themselves");
 }
