@@ -49,7 +49,7 @@ impl Look {
         }
     }
 
-    /// Returns what to do. `is_text` are formats whose numbers are texts, which [input] describes.
+    /// Returns what to do. `is_text` are formats whose numbers are texts, which the section `input` of the job describes.
     fn remedy(self, is_text: bool) -> Option<&'static str> {
         match self {
             Self::Number => None,
