@@ -9,7 +9,7 @@ use trainyard_tests::{Mount, Need, Supervisor, census_rows, program};
 
 use crate::observability::prometheus::Prometheus;
 use crate::observability::{LIMIT, repository};
-use crate::serving::{client, run, trained};
+use crate::serving::{Server, client, run, trained};
 
 const CHIEF: Task = Task {
     role: Role::Chief,
@@ -190,20 +190,12 @@ fn each_alert_of_serving_fires_once_its_fault_is_there() {
     let file = path("serving.toml");
     let model = path("model");
     let text = format!(
-        "listen = \"127.0.0.1:0\"\nqueue_requests_max = 1\nbatch_delay_max_us = 200_000\n[[model]]\nname = \"model\"\npath = {model:?}\n"
+        "queue_requests_max = 1\nbatch_delay_max_us = 200_000\n[[model]]\nname = \"model\"\npath = {model:?}\n"
     );
     std::fs::write(&file, text).expect("the configuration is written");
-    let mut server =
-        trainyard_tests::Program::start("trainyard", &["serve", "--config", &file], &[]);
-    let line = server.wait_for("predictions are served", LIMIT);
-    let address = line
-        .rsplit_once("address=")
-        .expect("an address")
-        .1
-        .trim()
-        .to_owned();
-    server.wait_for("the version answers model=model version=20 ", LIMIT);
-    let task = ("serving".to_owned(), server.admin_address(LIMIT));
+    let mut server = Server::start(&["--config", &file]);
+    server.wait_for_version("model", 20);
+    let task = ("serving".to_owned(), server.program.admin_address(LIMIT));
     let rules = quick_rules(folder.path());
     let prometheus =
         Prometheus::start_with(&Need::Prometheus.program(), folder.path(), &[task], &rules);
@@ -216,7 +208,7 @@ fn each_alert_of_serving_fires_once_its_fault_is_there() {
         for _ in 0..6 {
             scope.spawn(|| {
                 while is_busy.load(std::sync::atomic::Ordering::Relaxed) {
-                    let (status, told) = client::post(&address, PREDICT, ROW);
+                    let (status, told) = client::post(&server.address, PREDICT, ROW);
                     assert!([200, 429].contains(&status), "{told}");
                 }
             });

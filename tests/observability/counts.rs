@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Ledger, Program, Supervisor, get, metric};
+use trainyard_tests::{Ledger, Supervisor, get, metric};
 
 use crate::observability::{LIMIT, POLL_INTERVAL};
-use crate::serving::{client, trained};
+use crate::serving::{Server, client, trained};
 
 /// A page of metrics.
 struct Scraped(String);
@@ -136,12 +136,10 @@ fn requests_rows_and_refusals_of_a_server_of_predictions_are_counted_to_the_last
     const ROW: &str = r#"{"x": 0.5, "z": -1, "word": "w1"}"#;
     let folder = tempfile::tempdir().expect("a folder");
     let job = trained(folder.path(), 20);
-    let serve = ["serve", &job, "--listen", "127.0.0.1:0"];
-    let mut server = Program::start("trainyard", &serve, &[]);
-    let line = server.wait_for("predictions are served", LIMIT);
-    let address = line.rsplit_once("address=").expect("an address").1.trim();
-    server.wait_for("the version answers model=job version=20 ", LIMIT);
-    let admin = server.admin_address(LIMIT);
+    let mut server = Server::start(&[&job]);
+    server.wait_for_version("job", 20);
+    let admin = server.program.admin_address(LIMIT);
+    let address = &*server.address;
     let infer = r#"{"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]},
         {"name": "z", "shape": [2], "datatype": "FP32", "data": [1, 2]},
         {"name": "word", "shape": [2], "datatype": "BYTES", "data": ["a", "b"]}]}"#;
