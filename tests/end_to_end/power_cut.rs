@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use trainyard_checkpoint::latest_good;
@@ -72,29 +71,21 @@ impl Recorded {
         let folder = scratch.path().join("disk");
         std::fs::create_dir(&folder).expect("a folder");
         disk.write(&folder).expect("there is room");
-        let output = scratch.path().join("calls");
-        let tracer = Recording::words(&output);
-        let ended = Command::new(&tracer[0])
-            .args(&tracer[1..])
-            .arg(PROGRAM)
-            .args(self.words)
-            .arg(&self.job)
-            .arg("--model-dir")
-            .arg(folder.join("model"))
-            .args(self.more)
-            .stdin(Stdio::null())
-            .output()
-            .expect("strace starts");
-        assert!(
-            ended.status.success(),
-            "{}",
-            String::from_utf8_lossy(&ended.stderr)
-        );
-        let recording = Recording::read(&output, &folder, disk).expect("it is whole");
+        let recording = self.arguments(&folder.join("model"), |arguments| {
+            Recording::of(Path::new(PROGRAM), arguments, &folder, disk).expect("it is recorded")
+        });
         Self {
             recording,
             ..self.clone()
         }
+    }
+
+    /// Hands over what starts the job.
+    fn arguments<T>(&self, model: &Path, start: impl FnOnce(&[&str]) -> T) -> T {
+        let job = self.job.to_string_lossy();
+        let model_dir = model.to_string_lossy();
+        let own = [&*job, "--model-dir", &*model_dir];
+        start(&[self.words, &own, self.more].concat())
     }
 
     /// Cuts the power after so many acts, and starts again.
@@ -124,15 +115,9 @@ impl Recorded {
         if !damaged.is_empty() {
             return Err(damaged.join("\n"));
         }
-        let (job, model_dir) = (self.job.to_string_lossy(), model.to_string_lossy());
-        let arguments: Vec<&str> = self
-            .words
-            .iter()
-            .copied()
-            .chain([&*job, "--model-dir", &*model_dir])
-            .chain(self.more.iter().copied())
-            .collect();
-        let ended = Program::start(PROGRAM, &arguments, &[]).wait(LIMIT);
+        let ended = self.arguments(&model, |arguments| {
+            Program::start(PROGRAM, arguments, &[]).wait(LIMIT)
+        });
         if ended.code != 0 {
             return Err(format!(
                 "the next start ends with {}:\n{}",
@@ -325,21 +310,10 @@ fn is_kept(recording: &Recording, said: &str, is_at: impl Fn(&Path) -> bool) {
     assert!(lost.is_empty(), "after `{said}`: {names:?}");
 }
 
-/// Records a program of ours.
+/// Records the command in an empty folder.
 fn recorded(folder: &Path, arguments: &[&str]) -> Recording {
-    let scratch = tempfile::tempdir().expect("a folder");
-    let output = scratch.path().join("calls");
-    let tracer = Recording::words(&output);
-    let ended = Command::new(&tracer[0])
-        .args(&tracer[1..])
-        .arg(program("trainyard"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("strace starts");
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{told}");
-    Recording::read(&output, folder, Tree::default()).expect("it is whole")
+    Recording::of(&program("trainyard"), arguments, folder, Tree::default())
+        .expect("it is recorded")
 }
 
 trial!(exports_and_results_of_commands_outlast_a_power_cut_once_they_are_told, needs Strace);

@@ -37,7 +37,7 @@ pub use mount::{FrozenDisk, Mount};
 pub use need::Need;
 pub use nemesis::{Kind, LimitReport, Nemesis, Periods, Recovery, Report, Resource};
 pub use ports::free_ports;
-pub use power_cut::{Act, Disk, Left, Recording, Tree};
+pub use power_cut::{Act, Left, Recording, Tree};
 pub use program::{Ended, Program, program};
 pub use proxy::{Blow, Direction, Link, Proxy};
 pub use supervisor::{End, Supervisor};

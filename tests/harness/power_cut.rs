@@ -5,8 +5,10 @@ mod disk;
 mod recording;
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-pub use disk::{Act, Disk, Left, Tree};
+use disk::Disk;
+pub use disk::{Act, Left, Tree};
 
 /// What a program did below a folder, and said.
 #[derive(Debug, Clone, Default)]
@@ -17,20 +19,30 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The words that record the program which follows them.
-    pub fn words(output: &Path) -> Vec<String> {
-        std::iter::once("strace".to_owned())
-            .chain(recording::arguments(output))
-            .collect()
-    }
-
-    /// Reads what was recorded of a folder that held something before, and that holds now what the program left there.
+    /// Runs a program to its end, which must be good, and records what it does below a folder, which holds `before` at its start.
     ///
     /// # Errors
-    /// The recording cannot be read, or what it leads to is not what lies in the folder: something was done by a call that it
-    /// does not hold.
-    pub fn read(output: &Path, folder: &Path, before: Tree) -> Result<Self, String> {
-        let text = std::fs::read(output).map_err(|error| error.to_string())?;
+    /// The program cannot be recorded or fails, or the recording does not lead to what lies in the folder: something was done by a
+    /// call that it does not hold.
+    pub fn of(
+        program: &Path,
+        arguments: &[&str],
+        folder: &Path,
+        before: Tree,
+    ) -> Result<Self, String> {
+        let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let output = scratch.path().join("calls");
+        let ended = Command::new("strace")
+            .args(recording::arguments(&output))
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| error.to_string())?;
+        if !ended.status.success() {
+            return Err(String::from_utf8_lossy(&ended.stderr).into_owned());
+        }
+        let text = std::fs::read(&output).map_err(|error| error.to_string())?;
         let acts = recording::read(&String::from_utf8_lossy(&text), folder)?;
         let recording = Self {
             folder: folder.to_owned(),

@@ -133,7 +133,7 @@ pub struct Tree {
 
 /// A folder, and what became of all below it. It is itself always there.
 #[derive(Debug, Clone)]
-pub struct Disk {
+pub(super) struct Disk {
     root: PathBuf,
     nodes: Vec<Node>,
     /// Changes of names so far.
@@ -143,7 +143,7 @@ pub struct Disk {
 
 impl Disk {
     /// An empty folder.
-    pub fn new(root: &Path) -> Self {
+    pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
             nodes: vec![folder()],
@@ -156,7 +156,7 @@ impl Disk {
     ///
     /// # Errors
     /// One of them is in a folder that is not among them.
-    pub fn holding(root: &Path, tree: &Tree) -> Result<Self, String> {
+    pub(super) fn holding(root: &Path, tree: &Tree) -> Result<Self, String> {
         let mut disk = Self::new(root);
         for path in &tree.folders {
             disk.act(&Act::Folder(root.join(path)))?;
@@ -190,7 +190,7 @@ impl Disk {
     ///
     /// # Errors
     /// A name is not there that the program could use.
-    pub fn act(&mut self, act: &Act) -> Result<(), String> {
+    pub(super) fn act(&mut self, act: &Act) -> Result<(), String> {
         match act {
             Act::Say(_) => {}
             Act::Open {
@@ -325,7 +325,7 @@ impl Disk {
     }
 
     /// What is there after a cut now.
-    pub fn after_cut(&self, left: &mut Left<'_>) -> Tree {
+    pub(super) fn after_cut(&self, left: &mut Left<'_>) -> Tree {
         let until = match left {
             Left::Everything | Left::Names => u64::MAX,
             Left::Nothing => 0,
