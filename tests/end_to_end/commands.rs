@@ -478,6 +478,28 @@ fn convert_leaves_missing_values_out_and_divides_lists_as_a_job_does() {
     let packed = std::fs::read(path("b.tfrecord")).expect("it was written");
     let int64_list = |bytes: &[u8]| bytes == [0x1a, 3, 0x0a, 1, 31];
     assert!(packed.windows(5).any(int64_list), "31 is a number");
+    // Namibia has a column in which its name is no missing value.
+    std::fs::write(path("c.csv"), "age,country\n31,NA\nNA,NL\n-9,-9\n").expect("it is written");
+    let own = [
+        "--missing",
+        "NA",
+        "--missing-of",
+        "country=",
+        "--missing-of",
+        "age=NA,-9",
+    ];
+    trainyard(
+        &[&["convert", &path("c.csv"), &path("d.csv")], &own[..]].concat(),
+        0,
+    );
+    let back = std::fs::read_to_string(path("d.csv")).expect("it was written");
+    assert_eq!(back, "age,country\n31,NA\n,NL\n,-9\n");
+    let refused = ["--missing-of", "country"];
+    let told = trainyard(
+        &[&["convert", &path("c.csv"), &path("e.csv")], &refused[..]].concat(),
+        64,
+    );
+    assert!(told.contains("must be a column and its texts"), "{told}");
 }
 
 trial!(a_file_of_a_spreadsheet_is_converted_to_plain_numbers_or_refused);

@@ -189,6 +189,12 @@ fn of_input() -> Vec<Row> {
             .to("[\"NA\"]")
             .fails_before("error[E4")
             .like(&features(GAPS)),
+        // The word is missing in this column, and a word in the other ones.
+        row("input.missing_of")
+            .over(&features(GAPS_NA))
+            .to("{ gaps_na = [\"NA\"] }")
+            .fails_before("error[E4")
+            .like(&features(GAPS)),
     ]
 }
 

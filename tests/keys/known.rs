@@ -61,7 +61,7 @@ impl Known {
             | Takes::Texts
             | Takes::Path
             | Takes::Paths
-            | Takes::TextTable
+            | Takes::TableOf(_)
             | Takes::AnyTable => drop(self.keys.insert(name.to_owned())),
         }
     }

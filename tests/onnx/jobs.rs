@@ -380,12 +380,13 @@ impl Case {
             );
         }
         let job = format!(
-            "model_dir = {model_dir:?}\n[input]\n{label}missing = {missing:?}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
+            "model_dir = {model_dir:?}\n[input]\n{label}missing = {missing:?}\nmissing_of = {missing_of}\n[input.train]\nfiles = [{rows:?}]\nbatch_size = 32\n\
              [input.eval]\nfiles = [{rows:?}]\n[model]\n{kind}{dimension}{more}{tasks}\
              [train]\nmax_steps = 60\n[[exporter]]\nkind = \"final\"\nformat = [\"onnx\", \"safetensors\"]\n\
              hashed_as_ids = {hashed}\n{features}",
             model_dir = folder.join("model").display().to_string(),
-            missing = MISSING,
+            missing = [MISSING[0]],
+            missing_of = missing_of(),
             rows = rows.display().to_string(),
             hashed = self.hashed,
             features = self.features(),
@@ -394,6 +395,14 @@ impl Case {
         std::fs::write(&path, job).expect("the job is written");
         path
     }
+}
+
+/// Returns the missing values of single columns: a number in those of numbers, and none in one of words, whose feature has an id
+/// for words that it does not list.
+fn missing_of() -> String {
+    let numbers = ["age", "code", "slot", "visits", "moment"];
+    let numbers = numbers.map(|column| format!("{column} = [{:?}]", MISSING[1]));
+    format!("{{ {}, color = [] }}", numbers.join(", "))
 }
 
 /// Returns every case.

@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Cell, Compression, Decimal, Error, Format, IndexBase, Layout, NumberStyle, TableReader,
-    TableWriter, TextEncoding, TextStyle, Value, format_of_extension, plain_number,
+    Cell, Compression, Decimal, Error, Format, IndexBase, Layout, MissingTexts, NumberStyle,
+    TableReader, TableWriter, TextEncoding, TextStyle, Value, format_of_extension, plain_number,
 };
 use trainyard_run_config::expand_files;
 
@@ -56,6 +56,10 @@ pub(crate) struct Convert {
     /// Texts that mean a missing value, as `input.missing` of a job: they are left out, so that a column of numbers is one.
     #[arg(long, value_name = "TEXT,TEXT", value_delimiter = ',')]
     pub(crate) missing: Vec<String>,
+    /// Texts that mean a missing value in one column, which it has instead of those of `--missing`, as `input.missing_of` of a job;
+    /// `country=` has none. May be repeated.
+    #[arg(long, value_name = "COLUMN=TEXT,TEXT", value_parser = texts_of_column)]
+    pub(crate) missing_of: Vec<(String, Vec<String>)>,
     /// Divides texts of csv and tsv files at this character into lists, as `separator` of a feature. In a csv or tsv file that is
     /// written, it stands between the values of lists.
     #[arg(long, value_name = "CHARACTER", value_parser = separator)]
@@ -114,13 +118,20 @@ impl Convert {
     fn reader(&self, files: Vec<PathBuf>, from: Format, style: TextStyle) -> TableReader {
         let is_text = matches!(from, Format::Csv | Format::Tsv);
         let reader = TableReader::new(files, from, None, self.columns.clone())
-            .without(&self.missing)
+            .without(&self.missing_texts())
             .divided(self.separator.filter(|_| is_text))
             .in_style(style);
         if self.keep_spaces {
             reader
         } else {
             reader.trimmed()
+        }
+    }
+
+    fn missing_texts(&self) -> MissingTexts {
+        MissingTexts {
+            everywhere: self.missing.clone(),
+            of_columns: self.missing_of.iter().cloned().collect(),
         }
     }
 
@@ -225,6 +236,15 @@ impl NumberColumns {
             }
         }
     }
+}
+
+/// Parses the name of a column and its texts.
+fn texts_of_column(argument: &str) -> Result<(String, Vec<String>), String> {
+    let (column, texts) = argument
+        .split_once('=')
+        .ok_or("must be a column and its texts, such as `age=-999,NA`, or `country=` for none")?;
+    let texts = texts.split(',').filter(|text| !text.is_empty());
+    Ok((column.to_owned(), texts.map(str::to_owned).collect()))
 }
 
 /// Returns a parser of one of these names.

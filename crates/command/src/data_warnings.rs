@@ -58,6 +58,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
         findings.warnings.extend(look_at_settings(feature));
     }
     look_at_groups(job, profile, &mut findings);
+    look_for_missing_of(job, profile, &mut findings);
     if profile.rows < RECORDS_MIN {
         // Of few records, only what holds for all of them is told.
         for (label, _) in job.labels() {
@@ -539,6 +540,26 @@ fn look_at_vocabulary_of_label(
             message,
             "correct input.label.vocabulary, unless the class is that rare",
         ));
+    }
+}
+
+/// Tells columns of `input.missing_of` that the records do not have.
+fn look_for_missing_of(job: &Job, profile: &Profile, findings: &mut Findings) {
+    if profile.rows == 0 {
+        return;
+    }
+    let names = || profile.columns.iter().map(|column| column.name.as_str());
+    let columns = job.input.missing.of_columns.keys();
+    for column in columns.filter(|column| !names().any(|name| name == *column)) {
+        let message = format!(
+            "input.missing_of has the column `{column}`, which no record of the sample of {} has",
+            profile.rows
+        );
+        let help = match suggest(column, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "correct the name, or leave it out".to_owned(),
+        };
+        findings.warnings.push(warning(message, &help));
     }
 }
 

@@ -574,7 +574,7 @@ mod tests {
         let out = folder.path().join("job");
         run(&[&data, Path::new("--out"), &out]).expect("a job");
         let job = Job::load(&out.join("job.toml"), &[]).expect("a job");
-        assert_eq!(job.input.missing, ["1e999", "NULL"]);
+        assert_eq!(job.input.missing.everywhere, ["1e999", "NULL"]);
         assert!(content(&out.join("job.toml")).contains("kind = \"numeric\""));
         let options = |files| Options {
             missing: job.input.missing.clone(),

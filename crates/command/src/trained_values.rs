@@ -53,24 +53,26 @@ fn log_warning(warning: Diagnostic) {
 }
 
 /// Keys of a job that determine the predictions, and what a class or a probability stands for.
-pub(crate) const OF_PREDICTIONS: [&str; 7] = [
+pub(crate) const OF_PREDICTIONS: [&str; 8] = [
     "feature",
     "model",
     "input.label.vocabulary",
     "input.label.positive",
     "input.index_base",
     "input.missing",
+    "input.missing_of",
     "input.trim",
 ];
 
 /// Keys of a job that determine the scores of an evaluation.
-pub(crate) const OF_SCORES: [&str; 7] = [
+pub(crate) const OF_SCORES: [&str; 8] = [
     "feature",
     "model",
     "input.label",
     "input.weight_column",
     "input.index_base",
     "input.missing",
+    "input.missing_of",
     "input.trim",
 ];
 

@@ -50,8 +50,8 @@ pub enum Takes {
     Choices(Vec<&'static str>),
     /// A table with these keys.
     Table(Vec<Key>),
-    /// A table of texts, whose keys the user chooses.
-    TextTable,
+    /// A table of such values, whose keys the user chooses.
+    TableOf(Box<Takes>),
     /// A table of any values, whose keys the user chooses.
     AnyTable,
     /// Tables with these keys.

@@ -309,15 +309,34 @@ impl<'a> Section<'a> {
 
     /// Returns the texts of `key`. A lone string counts as an array of one.
     pub fn texts(&self, key: &'static str) -> Option<Vec<String>> {
-        let node = self.node(key)?;
-        if let Value::Text(text) = &node.value {
-            return Some(vec![text.clone()]);
-        }
-        let items = self.list(key, "an array of strings")?;
+        self.texts_of(key, self.node(key)?)
+    }
+
+    /// Returns the texts of each key of the table `key`, whose keys the user chooses, in the order of the file.
+    pub fn texts_by_name(&self, key: &'static str) -> Option<Vec<(String, Vec<String>)>> {
+        let table = self.section(key)?;
+        let entries: Vec<_> = table.entries().collect();
+        let read = entries
+            .iter()
+            .filter_map(|(name, node)| Some(((*name).to_owned(), table.texts_of(name, node)?)));
+        let read: Vec<_> = read.collect();
+        (read.len() == entries.len()).then_some(read)
+    }
+
+    fn texts_of(&self, key: &str, node: &Node) -> Option<Vec<String>> {
+        const WANTED: &str = "an array of strings";
+        let items = match &node.value {
+            Value::Text(text) => return Some(vec![text.clone()]),
+            Value::List(items) => items,
+            _ => {
+                self.wrong_type(key, node, WANTED);
+                return None;
+            }
+        };
         let texts = items.iter().filter_map(|item| match &item.value {
             Value::Text(text) => Some(text.clone()),
             _ => {
-                self.wrong_type(key, item, "an array of strings");
+                self.wrong_type(key, item, WANTED);
                 None
             }
         });

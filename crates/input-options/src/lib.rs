@@ -5,6 +5,7 @@
 mod bad_rows;
 mod compression;
 mod format;
+mod missing_texts;
 mod sharding;
 mod text_style;
 mod time_unit;
@@ -12,6 +13,7 @@ mod time_unit;
 pub use bad_rows::BadRows;
 pub use compression::Compression;
 pub use format::{Format, IndexBase};
+pub use missing_texts::MissingTexts;
 pub use sharding::Sharding;
 pub use text_style::{Decimal, NumberStyle, TextEncoding, TextStyle};
 pub use time_unit::TimeUnit;

@@ -67,7 +67,7 @@ pub use formats::format_of_extension;
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
 pub use layout::{Cell, ColumnKind, ColumnLayout, Layout, Value};
-pub use missing::Missing;
+pub use missing::{Missing, MissingValues};
 pub use named_columns::{Given, NamedColumns, Unfinished};
 pub use number_style::{PlainNumber, plain_number};
 pub use options::{Interleave, Options};
@@ -84,6 +84,6 @@ pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{Absent, ColumnProfile, Numbers, Profile, TableReader, TableWriter};
 pub use trainyard_input_options::{
-    BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
-    TextStyle, TimeUnit,
+    BadRows, Compression, Decimal, Format, IndexBase, MissingTexts, NumberStyle, Sharding,
+    TextEncoding, TextStyle, TimeUnit,
 };

@@ -1,9 +1,11 @@
 //! Values that stand for a missing one, in files of any format and in requests.
 //!
-//! A job names texts. A text of a file or a request is missing if it is one of them, or empty; a number is missing if it equals
+//! A job names texts, for all columns or for one. A text of a file or a request is missing if it is one of them, or empty; a number is missing if it equals
 //! one of them, however it is written: -999 is -999.0. The texts are parsed once.
 
-use crate::{FieldKind, NumberStyle, plain_number};
+use std::collections::HashMap;
+
+use crate::{FieldKind, MissingTexts, NumberStyle, Schema, plain_number};
 
 /// The values that stand for a missing one.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +17,38 @@ pub struct Missing {
     digits: Vec<i128>,
     /// All numbers among the texts.
     numbers: Vec<f64>,
+}
+
+/// The values that stand for a missing one in each column.
+#[derive(Debug, Clone, Default)]
+pub struct MissingValues {
+    everywhere: Missing,
+    of_columns: HashMap<String, Missing>,
+}
+
+impl MissingValues {
+    /// Returns the values of a job's texts.
+    pub fn new(texts: &MissingTexts) -> Self {
+        let of_columns = texts.of_columns.iter();
+        Self {
+            everywhere: Missing::new(&texts.everywhere),
+            of_columns: of_columns
+                .map(|(column, texts)| (column.clone(), Missing::new(texts)))
+                .collect(),
+        }
+    }
+
+    /// Returns the values of a column.
+    pub fn of(&self, column: &str) -> &Missing {
+        self.of_columns.get(column).unwrap_or(&self.everywhere)
+    }
+
+    /// Returns the values of each field of a schema.
+    pub(crate) fn of_fields(texts: &MissingTexts, schema: &Schema) -> Vec<Missing> {
+        let values = Self::new(texts);
+        let fields = schema.fields.iter();
+        fields.map(|field| values.of(&field.name).clone()).collect()
+    }
 }
 
 /// First whole number that a float of 64 bits may round.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::cells::{LeftOut, clear, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::formats::several;
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingValues};
 use crate::number::{float, int, without_fraction};
 use crate::{
     Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, NumberStyle,
@@ -58,7 +58,8 @@ pub struct NamedColumns {
     /// Fields of the schema that read each name.
     fields: Vec<Vec<usize>>,
     places: HashMap<String, usize>,
-    missing: Missing,
+    /// For each field of the schema.
+    missing: Vec<Missing>,
     /// Whether files hold all values as text, with spaces around them and separators between them.
     is_text: bool,
     trim: bool,
@@ -92,7 +93,7 @@ impl NamedColumns {
             names,
             fields,
             places,
-            missing: Missing::new(&options.missing),
+            missing: MissingValues::of_fields(&options.missing, schema),
             is_text,
             trim: is_text && options.trim,
             numbers: Some(options.text.numbers.clone())
@@ -143,12 +144,13 @@ impl NamedColumns {
         let from_zero;
         let values = match self.index_base {
             Some(base) if self.names[place] == INDEX => {
+                let missing = &self.missing[self.fields[place][0]];
                 let gaps = |field: &usize| self.schema.fields[*field].gaps;
                 let gaps = self.fields[place].iter().map(gaps).max();
                 let mut left_out = LeftOut::new(gaps.unwrap_or(Gaps::LeftOut));
                 let mut indices = Vec::with_capacity(values.len());
                 for (nth, value) in values.iter().enumerate() {
-                    if self.is_missing(*value, &FieldKind::INT) {
+                    if self.is_missing(*value, &FieldKind::INT, missing) {
                         left_out.add(nth);
                     } else {
                         left_out.check()?;
@@ -162,12 +164,13 @@ impl NamedColumns {
         };
         for position in &self.fields[place] {
             let field = &self.schema.fields[*position];
+            let missing = &self.missing[*position];
             let column = &mut batch.columns[*position];
             let before = bytes(column);
             match values {
                 [] => missing_cells(column, &field.kind)?,
-                [one] => self.append_one(column, field, *one)?,
-                several => self.append_several(column, field, several)?,
+                [one] => self.append_one(column, field, *one, missing)?,
+                several => self.append_several(column, field, several, missing)?,
             }
             grown += bytes(column) - before;
         }
@@ -230,18 +233,18 @@ impl NamedColumns {
     }
 
     /// Returns whether a value stands for a missing one where a value of this kind is wanted.
-    fn is_missing(&self, value: Given<'_>, kind: &FieldKind) -> bool {
+    fn is_missing(&self, value: Given<'_>, kind: &FieldKind, missing: &Missing) -> bool {
         match value {
             Given::Text(text) => {
                 let text = if self.trim { text.trim_ascii() } else { text };
-                self.missing.text(text) || is_number(kind) && is_text_of_nan(text)
+                missing.text(text) || is_number(kind) && is_text_of_nan(text)
             }
             // Pairs of libsvm are never missing.
             _ if self.index_base.is_some() => false,
-            Given::Int(number) => self.missing.integer(number, kind),
-            Given::Decimal(text) => self.missing.written(text.as_bytes(), kind),
-            Given::Float(number) => self.missing.float(number.into()),
-            Given::Double(number) => self.missing.float(number),
+            Given::Int(number) => missing.integer(number, kind),
+            Given::Decimal(text) => missing.written(text.as_bytes(), kind),
+            Given::Float(number) => missing.float(number.into()),
+            Given::Double(number) => missing.float(number),
         }
     }
 
@@ -250,9 +253,10 @@ impl NamedColumns {
         column: &mut Column,
         field: &Field,
         value: Given<'_>,
+        missing: &Missing,
     ) -> Result<(), String> {
         let kind = &field.kind;
-        if self.is_missing(value, kind) || is_padding(value, kind) {
+        if self.is_missing(value, kind, missing) || is_padding(value, kind) {
             return missing_cells(column, kind);
         }
         let value = match value {
@@ -263,7 +267,7 @@ impl NamedColumns {
             && self.is_text
             && has_separator(kind)
         {
-            return several(column, field, text, &self.missing, self.numbers.as_ref());
+            return several(column, field, text, missing, self.numbers.as_ref());
         }
         match kind {
             FieldKind::Float { width, .. } if *width != 1 => {
@@ -282,6 +286,7 @@ impl NamedColumns {
         column: &mut Column,
         field: &Field,
         values: &[Given<'_>],
+        missing: &Missing,
     ) -> Result<(), String> {
         let kind = &field.kind;
         let width = match kind {
@@ -296,7 +301,7 @@ impl NamedColumns {
         }
         let mut left_out = LeftOut::new(field.gaps);
         for (nth, value) in values.iter().enumerate() {
-            let is_padding = self.is_missing(*value, kind) || is_padding(*value, kind);
+            let is_padding = self.is_missing(*value, kind, missing) || is_padding(*value, kind);
             if width.is_none() && is_padding {
                 left_out.add(nth);
                 continue;
@@ -493,7 +498,7 @@ mod tests {
         }
         let mut options = Options::new(vec![PathBuf::from("t")], format);
         options.trim = true;
-        options.missing = vec!["?".to_owned()];
+        options.missing = vec!["?".to_owned()].into();
         NamedColumns::new(&schema, &options)
     }
 

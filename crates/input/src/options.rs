@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{BadRows, Compression, Error, Format, Sharding, TextStyle};
+use crate::{BadRows, Compression, Error, Format, MissingTexts, Sharding, TextStyle};
 
 /// Interleaving of files (`tf.data.Dataset.interleave`): `cycle_length` files are open, and each gives `block_length`
 /// records in its turn. The next file replaces a file that has ended.
@@ -39,8 +39,8 @@ pub struct Options {
     pub trim: bool,
     /// Style of the fields of CSV and TSV files.
     pub text: TextStyle,
-    /// Texts that stand for a missing value, besides the empty one.
-    pub missing: Vec<String>,
+    /// Texts that stand for a missing value, besides the empty one, by columns.
+    pub missing: MissingTexts,
     /// Treatment of bad rows.
     pub bad_rows: BadRows,
     /// Most bad rows under [`BadRows::Skip`].
@@ -80,7 +80,7 @@ impl Options {
             columns: None,
             trim: false,
             text: TextStyle::default(),
-            missing: Vec::new(),
+            missing: MissingTexts::default(),
             bad_rows: BadRows::Fail,
             bad_rows_max: 0,
             dead_letter: None,

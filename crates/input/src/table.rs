@@ -10,10 +10,12 @@ use trainyard_storage::Storage;
 use crate::cell_parser::CellParser;
 use crate::column_names::name_there_twice;
 use crate::formats;
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingValues};
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
-use crate::{BadRow, Cell, Compression, Error, Format, Options, Schema, TextStyle, Value};
+use crate::{
+    BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, Value,
+};
 
 use profile::is_missing;
 pub use profile::{Absent, ColumnProfile, Numbers, Profile};
@@ -28,7 +30,7 @@ pub struct TableReader {
     reader: Option<RecordReader>,
     next_file: usize,
     unreadable: Vec<(String, String)>,
-    missing: Missing,
+    missing: MissingValues,
     separator: Option<u8>,
 }
 
@@ -52,7 +54,7 @@ impl TableReader {
             reader: None,
             next_file: 0,
             unreadable: Vec::new(),
-            missing: Missing::default(),
+            missing: MissingValues::default(),
             separator: None,
         }
     }
@@ -73,8 +75,8 @@ impl TableReader {
 
     /// Leaves out the values that stand for a missing one, as [`Options::missing`]: their cells have no value.
     #[must_use]
-    pub fn without(mut self, missing: &[String]) -> Self {
-        self.missing = Missing::new(missing);
+    pub fn without(mut self, missing: &MissingTexts) -> Self {
+        self.missing = MissingValues::new(missing);
         self
     }
 
@@ -126,7 +128,9 @@ impl TableReader {
             let outcome = self.parser.cells(record, &self.options, row);
             return match outcome {
                 Ok(()) => {
-                    row.iter_mut().for_each(|cell| self.refine(cell));
+                    for (cell, column) in row.iter_mut().zip(self.parser.columns()) {
+                        self.refine(cell, self.missing.of(column));
+                    }
                     Ok(true)
                 }
                 Err(reason) => Err(Error::Row(Box::new(BadRow {
@@ -142,11 +146,11 @@ impl TableReader {
     }
 
     /// Leaves out a missing value, and divides a text into a list.
-    fn refine(&self, cell: &mut Cell) {
+    fn refine(&self, cell: &mut Cell, missing: &Missing) {
         let [value] = cell.values.as_slice() else {
             return;
         };
-        if is_missing(value, &self.missing, &self.options.text.numbers) {
+        if is_missing(value, missing, &self.options.text.numbers) {
             cell.values.clear();
         } else if let (Value::Text(text), Some(separator)) = (value, self.separator)
             && text.contains(&separator)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use trainyard_feature_column::{FeatureColumns, Features};
-use trainyard_input::{Batch, Missing, Position, Schema};
+use trainyard_input::{Batch, MissingValues, Position, Schema};
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{
     Defaults, Family, FeatureConfig, Job, ModelConfig, OptimizerSection, Regularizer,
@@ -50,7 +50,7 @@ pub struct Canned {
     description: serde_json::Value,
     features: Vec<FeatureConfig>,
     /// Values that stand for a missing one. The reader of records knows them; a graph has to.
-    pub(crate) missing: Missing,
+    pub(crate) missing: MissingValues,
 }
 
 /// The deep part.
@@ -156,7 +156,7 @@ impl Canned {
             written,
             description,
             features: job.features.clone(),
-            missing: Missing::new(&job.input.missing),
+            missing: MissingValues::new(&job.input.missing),
         })
     }
 

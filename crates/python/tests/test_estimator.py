@@ -263,3 +263,28 @@ def test_the_census_script_moves_with_few_changed_lines() -> None:
     after = (EXAMPLES / "census.py").read_text().splitlines()
     added = [line for line in difflib.ndiff(before, after) if line.startswith("+ ")]
     assert len(added) <= 10, added
+
+
+def test_the_missing_texts_of_a_reader_are_those_of_all_columns_or_of_single_ones(folder: Path) -> None:
+    def keys(missing: Any) -> dict[str, Any]:
+        shared = trainyard.data.csv("t.csv", "y", missing=missing).shared
+        return {key: shared[key] for key in ("missing", "missing_of") if shared[key] is not None}
+
+    assert keys(()) == {}
+    assert keys(("NA", "?")) == {"missing": ["NA", "?"]}
+    # A lone text is no sequence of its letters.
+    assert keys("NA") == {"missing": ["NA"]}
+    assert keys({"country": (), "age": "-999"}) == {"missing_of": {"country": [], "age": ["-999"]}}
+
+
+def test_a_column_has_the_missing_texts_of_its_own(folder: Path) -> None:
+    rows = [f"{('NA', 'NL')[i % 2]},{('NA', '3')[i % 2]},{i % 2}" for i in range(60)]
+    Path("t.csv").write_text("\n".join(["country,age,clicked", *rows, ""]))
+    missing = {"age": ["NA"]}
+    data = lambda: trainyard.data.csv("t.csv", "clicked", batch_size=20, num_epochs=60, missing=missing)
+    country = fc.categorical_column_with_vocabulary_list("country", ["NA", "NL"])
+    age = fc.numeric_column("age", default_value=3.0)
+    estimator = tf_estimator.LinearClassifier([country, age], "model")
+    estimator.train(data)
+    # The number is the same in all records: the word tells them apart.
+    assert estimator.evaluate(lambda: trainyard.data.csv("t.csv", "clicked", missing=missing))["accuracy"] == 1.0

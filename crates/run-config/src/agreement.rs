@@ -38,7 +38,7 @@ const MAY_DIFFER: [&str; 20] = [
 ];
 /// Keys, with all keys below them, that determine evaluation. With other values, an evaluator would evaluate another
 /// model.
-const DECIDE_SCORES: [&str; 14] = [
+const DECIDE_SCORES: [&str; 15] = [
     "feature",
     "model",
     "input.label",
@@ -47,6 +47,7 @@ const DECIDE_SCORES: [&str; 14] = [
     "input.columns",
     "input.index_base",
     "input.missing",
+    "input.missing_of",
     "input.trim",
     "input.delimiter",
     "input.encoding",

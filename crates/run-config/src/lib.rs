@@ -49,8 +49,8 @@ pub use section::train::{
     EarlyStoppingConfig, Improvement, ReduceOnPlateauConfig, TrainSpec, WarmStartConfig,
 };
 pub use trainyard_input_options::{
-    BadRows, Compression, Decimal, Format, IndexBase, NumberStyle, Sharding, TextEncoding,
-    TextStyle, TimeUnit,
+    BadRows, Compression, Decimal, Format, IndexBase, MissingTexts, NumberStyle, Sharding,
+    TextEncoding, TextStyle, TimeUnit,
 };
 pub use trainyard_optimizer::{Guard, Nonfinite, Update};
 pub use trainyard_tensor::Encoding;

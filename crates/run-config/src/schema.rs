@@ -172,8 +172,8 @@ impl Definitions {
             Takes::Choice(names) => json!({ "enum": names }),
             Takes::Choices(names) => one_or_list(&json!({ "enum": names })),
             Takes::Table(keys) => self.table(keys),
-            Takes::TextTable => {
-                json!({ "type": "object", "additionalProperties": { "type": "string" } })
+            Takes::TableOf(values) => {
+                json!({ "type": "object", "additionalProperties": self.value(values) })
             }
             Takes::AnyTable => json!({ "type": "object" }),
             Takes::Tables(keys) => json!({ "type": "array", "items": self.table(keys) }),

@@ -119,7 +119,7 @@ const OF_STORAGE: [Row; 2] = [
 ];
 
 /// Keys of the input that others of them, or the model's head, make idle.
-const OF_INPUT: [Row; 5] = [
+const OF_INPUT: [Row; 6] = [
     Row {
         table: &["input"],
         keys: &["bad_rows_max"],
@@ -141,19 +141,12 @@ const OF_INPUT: [Row; 5] = [
     Row {
         table: &["input"],
         keys: &["missing"],
-        // The values of a list keep the blanks around them.
-        outcome: |job| {
-            let is_trimmed = |text: &&String| text.trim_ascii().len() == text.len();
-            let has_lists = job
-                .features
-                .iter()
-                .any(|feature| feature.separator.is_some());
-            let mut blank = job.input.missing.iter().filter(|text| !is_trimmed(text));
-            let text = blank.next().filter(|_| job.input.trims() && !has_lists)?;
-            Some(format!(
-                "has {text:?}, which no field is: input.trim removes the blanks around the fields"
-            ))
-        },
+        outcome: |job| of_blanks(job, &job.input.missing.everywhere),
+    },
+    Row {
+        table: &["input"],
+        keys: &["missing_of"],
+        outcome: |job| of_blanks(job, job.input.missing.of_columns.values().flatten()),
     },
     Row {
         table: &["input", "train"],
@@ -412,6 +405,20 @@ fn shown(range: &RangeInclusive<f64>) -> String {
     } else {
         format!("{} or more", range.start())
     }
+}
+
+/// Says which of the texts no field is, because fields are read without the blanks around them.
+fn of_blanks<'a>(job: &Job, texts: impl IntoIterator<Item = &'a String>) -> Option<String> {
+    // The values of a list keep the blanks around them.
+    let mut features = job.features.iter();
+    if !job.input.trims() || features.any(|feature| feature.separator.is_some()) {
+        return None;
+    }
+    let is_blank = |text: &&String| text.trim_ascii().len() != text.len();
+    let text = texts.into_iter().find(is_blank)?;
+    Some(format!(
+        "has {text:?}, which no field is: input.trim removes the blanks around the fields"
+    ))
 }
 
 /// Returns the outcome of keys that do nothing, if they are idle.

@@ -56,6 +56,32 @@ fn told(job: &Job, columns: &[(&str, &[&str])]) -> Vec<String> {
 }
 
 #[test]
+fn missing_words_of_a_column_that_is_not_there_are_told() {
+    let label = "{ column = \"y\" }";
+    let with = |missing_of: &str| {
+        let mut job = job(
+            label,
+            "linear_regressor",
+            &["column = \"age\"\nkind = \"numeric\""],
+        );
+        let columns = [(missing_of.to_owned(), vec!["NA".to_owned()])];
+        job.input.missing.of_columns = columns.into();
+        told(&job, &[("age", &["1", "2"]), ("y", &["0.5", "2.5"])])
+            .into_iter()
+            .filter(|line| line.contains("missing_of"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(with("age"), Vec::<String>::new());
+    let found = with("agee");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("`agee`, which no record of the sample of 100 has")
+            && found[0].contains("did you mean `age`?"),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn times_of_a_format_have_a_unit_of_their_own_and_its_plain_numbers_have_none() {
     let feature = "column = \"at\"\nkind = \"bucketized\"\ntime = \"hour\"\nboundaries = [6, 12]";
     let mut job = job("{ column = \"y\" }", "linear_classifier", &[feature]);

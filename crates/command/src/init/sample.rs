@@ -92,7 +92,7 @@ pub(super) fn draw(
         share,
     };
     let mut layout = Layout::default();
-    let mut times = Profile::new(&source.missing).in_style(parts.style.numbers.clone());
+    let mut times = Profile::new(&source.missing_texts()).in_style(parts.style.numbers.clone());
     pass(source, parts, &files, &draw, |_, names, row| {
         layout.see(names, row);
         let time = names

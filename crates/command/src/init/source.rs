@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    ColumnKind, Decimal, Error, Format, NumberStyle, Options, Profile, TableReader, TextEncoding,
-    TextStyle, Value,
+    ColumnKind, Decimal, Error, Format, MissingTexts, NumberStyle, Options, Profile, TableReader,
+    TextEncoding, TextStyle, Value,
 };
 use trainyard_run_config::{expand_files, identity};
 
 use super::doubts::{Doubt, doubts, of_times};
+use super::job_file::quoted;
 use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
 use crate::init::Init;
@@ -40,6 +41,8 @@ pub(super) struct Source {
     pub(super) style: TextStyle,
     /// Words that stand for missing numbers.
     pub(super) missing: Vec<String>,
+    /// Columns of texts that have such a word, with the first of their words.
+    pub(super) missing_in_texts: Vec<(String, String)>,
     /// Columns that mix units, and stay texts.
     mixed: Vec<String>,
 }
@@ -78,6 +81,7 @@ impl Source {
             columns: arguments.columns.clone(),
             style: TextStyle::default(),
             missing: Vec::new(),
+            missing_in_texts: Vec::new(),
             mixed: Vec::new(),
         };
         if source.is_text() {
@@ -190,10 +194,14 @@ impl Source {
             }
             // A format with types may hold numbers as texts, with words among them.
             let Writing {
-                numbers, missing, ..
+                numbers,
+                missing,
+                missing_in_texts,
+                ..
             } = writing(found, self.delimiter());
             if numbers.is_plain() {
                 self.missing = missing;
+                self.missing_in_texts = missing_in_texts;
             }
             if found.columns.iter().any(|one| one.infinite > 0) {
                 let infinite = ["inf", "-inf"].map(str::to_owned);
@@ -215,10 +223,12 @@ impl Source {
             let Writing {
                 numbers,
                 missing,
+                missing_in_texts,
                 mixed,
             } = writing(found, self.delimiter());
             self.style.numbers = numbers;
             self.missing = missing;
+            self.missing_in_texts = missing_in_texts;
             self.mixed = mixed;
         }
         before != (self.style.clone(), self.missing.clone())
@@ -308,6 +318,12 @@ impl Source {
                 self.missing
             ));
         }
+        for (column, word) in &self.missing_in_texts {
+            told.push(format!(
+                "`{column}` has {word:?} among its words, where it means a missing value as well: if it is a value, write input.missing_of = {{ {} = [] }}",
+                quoted(column)
+            ));
+        }
         if self.is_text() && self.columns.is_some() {
             told.push("no header: the first line is a record".to_owned());
         }
@@ -317,6 +333,10 @@ impl Source {
             ));
         }
         told
+    }
+
+    pub(super) fn missing_texts(&self) -> MissingTexts {
+        self.missing.clone().into()
     }
 
     pub(super) fn options(&self) -> Options {
@@ -332,7 +352,7 @@ impl Source {
             columns: self.columns.clone(),
             trim: true,
             text: self.style.clone(),
-            missing: self.missing.clone(),
+            missing: self.missing_texts(),
             ..Options::new(files, self.format)
         }
     }
@@ -353,7 +373,7 @@ impl Source {
             reader
         } else {
             // With the words among numbers left out, numbers as texts are written as numbers.
-            reader.without(&self.missing)
+            reader.without(&self.missing_texts())
         }
     }
 

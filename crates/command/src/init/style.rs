@@ -175,6 +175,8 @@ pub(super) struct Writing {
     pub(super) numbers: NumberStyle,
     /// Words that stand for missing numbers.
     pub(super) missing: Vec<String>,
+    /// Columns of texts that have such a word, with the first of their words.
+    pub(super) missing_in_texts: Vec<(String, String)>,
     /// Columns that mix numbers with a unit and without it, or with different units, and stay texts.
     pub(super) mixed: Vec<String>,
 }
@@ -250,12 +252,19 @@ fn measure(found: &Profile, style: &NumberStyle) -> (usize, Writing) {
             .collect(),
         ..style.clone()
     };
+    let texts = columns.iter().filter(|(_, read)| !read.is_numeric());
+    let with_word = texts.filter_map(|(column, read)| {
+        let word = read.words.intersection(&missing).next()?;
+        Some((column.name.clone(), (*word).to_owned()))
+    });
+    let missing_in_texts = with_word.collect();
     let missing = missing.into_iter().map(str::to_owned).collect();
     (
         count,
         Writing {
             numbers,
             missing,
+            missing_in_texts,
             mixed,
         },
     )
@@ -460,6 +469,14 @@ mod tests {
             b',',
         );
         assert_eq!(found.missing, ["NaN", "null"]);
+        assert_eq!(found.missing_in_texts, []);
+        let namibia = writing(
+            &profile(&[&["1.5", "NA", "2"], &["NL", "NA", "DE"], &["a", "b", ""]]),
+            b',',
+        );
+        assert_eq!(namibia.missing, ["NA"]);
+        let told = [("1".to_owned(), "NA".to_owned())];
+        assert_eq!(namibia.missing_in_texts, told);
         let infinite = writing(&profile(&[&["1.5", "-inf", "2"], &["Inf", "a", "b"]]), b',');
         assert_eq!(infinite.missing, ["-inf"]);
         let beyond = writing(&profile(&[&["1.5", "1e999", "-1e999", "2e308"]]), b',');

@@ -12,8 +12,10 @@ use distinct::Distinct;
 use sample::Sample;
 
 use crate::layout::{float, kind, text};
-use crate::missing::Missing;
-use crate::{BadRow, Cell, ColumnKind, FieldKind, NumberStyle, TimeUnit, Value, plain_number};
+use crate::missing::{Missing, MissingValues};
+use crate::{
+    BadRow, Cell, ColumnKind, FieldKind, MissingTexts, NumberStyle, TimeUnit, Value, plain_number,
+};
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
 const COUNTED_VALUES_MAX: usize = 20_000;
@@ -314,7 +316,7 @@ pub struct Profile {
     pub times: BTreeMap<String, Option<TimeUnit>>,
     /// What is told of columns whose numbers are times of one unit in one file, and times of another or plain numbers in another.
     pub mixed_times: Vec<String>,
-    missing: Missing,
+    missing: MissingValues,
     style: NumberStyle,
     /// Names of the columns of the latest row, and the place of each column in such a row.
     names: Vec<String>,
@@ -336,9 +338,9 @@ pub(super) fn is_missing(value: &Value, missing: &Missing, style: &NumberStyle) 
 
 impl Profile {
     /// Returns a profile without rows. `missing` are the texts that stand for a missing value, besides the empty text.
-    pub fn new(missing: &[String]) -> Self {
+    pub fn new(missing: &MissingTexts) -> Self {
         Self {
-            missing: Missing::new(missing),
+            missing: MissingValues::new(missing),
             ..Self::default()
         }
     }
@@ -359,7 +361,8 @@ impl Profile {
         let number = self.rows + self.bad_rows + 1;
         for (column, place) in self.columns.iter_mut().zip(&self.places) {
             let cell = place.and_then(|place| row.get(place));
-            column.see(cell.unwrap_or(&none), &self.missing, number);
+            let missing = self.missing.of(&column.name);
+            column.see(cell.unwrap_or(&none), missing, number);
         }
         self.rows += 1;
     }
@@ -403,7 +406,7 @@ mod tests {
     use super::*;
 
     fn profile(texts: &[&str]) -> ColumnProfile {
-        let mut profile = Profile::new(&["?".to_owned()]);
+        let mut profile = Profile::new(&vec!["?".to_owned()].into());
         for text in texts {
             let values = match *text {
                 "" => Vec::new(),

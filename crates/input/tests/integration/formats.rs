@@ -407,7 +407,7 @@ fn csv(lines: &str) -> tempfile::NamedTempFile {
 fn read_csv(lines: &str, schema: Schema) -> Result<Batch, Error> {
     let file = csv(lines);
     let options = Options {
-        missing: vec!["?".to_owned()],
+        missing: vec!["?".to_owned()].into(),
         ..options(vec![file.path().to_owned()], Format::Csv, 64)
     };
     let mut dataset = Dataset::open(options, schema)?;
@@ -449,6 +449,145 @@ fn a_wanted_column_that_is_there_twice_is_refused() {
     let mut reader = TableReader::new(vec![file.path().to_owned()], Format::Csv, None, None);
     let refused = reader.read(&mut Vec::new()).expect_err("two columns `c`");
     assert!(matches!(refused, Error::ColumnTwice { .. }), "{refused}");
+}
+
+#[test]
+fn each_column_has_the_missing_words_of_its_own_in_every_format_and_in_requests() {
+    const COLUMNS: [&str; 4] = ["country", "age", "city", "scores"];
+    let rows = [
+        ["NA", "-999", "NA", "-999|1"],
+        ["NL", "NA", "Oslo", "NA|2"],
+        ["-999", "3", "-999", "3"],
+    ];
+    let missing = MissingTexts {
+        everywhere: vec!["NA".to_owned()],
+        of_columns: [
+            ("country", vec![]),
+            ("age", vec!["-999", "NA"]),
+            ("scores", vec!["NA"]),
+        ]
+        .map(|(name, texts)| {
+            (
+                name.to_owned(),
+                texts.into_iter().map(str::to_owned).collect(),
+            )
+        })
+        .into(),
+    };
+    let mut schema = Schema::default();
+    schema.want("country", FieldKind::BYTES);
+    schema.want("age", floats(-9.0));
+    schema.want("city", FieldKind::BYTES);
+    // A list leaves missing values out.
+    schema.want(
+        "scores",
+        FieldKind::Bytes {
+            separator: Some(b'|'),
+        },
+    );
+    let shown = |batch: &Batch| -> Vec<String> {
+        let column = |column: &Column| {
+            let cells: Vec<String> = match &column.cells {
+                Cells::Bytes(texts) => (0..texts.len())
+                    .map(|row| String::from_utf8_lossy(texts.get(row)).into_owned())
+                    .collect(),
+                other => vec![format!("{other:?}")],
+            };
+            format!("{cells:?} {:?}", column.offsets)
+        };
+        batch.columns.iter().map(column).collect()
+    };
+    let expected = [
+        r#"["NA", "NL", "-999"] None"#,
+        r#"["Float([-9.0, -9.0, 3.0])"] None"#,
+        r#"["", "Oslo", "-999"] None"#,
+        r#"["-999", "1", "2", "3"] Some([0, 2, 3, 4])"#,
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    for format in [Format::Csv, Format::Tsv, Format::TfRecord, Format::Parquet] {
+        let path = folder.path().join(format!("rows.{}", format.name()));
+        let is_text = matches!(format, Format::Csv | Format::Tsv);
+        let cells = |row: &[&str; 4]| {
+            row.iter()
+                .zip(COLUMNS)
+                .map(|(text, name)| {
+                    let is_list = name == "scores" && !is_text;
+                    let parts = text.split(|one| is_list && one == '|');
+                    let texts = parts.map(|part| Value::Text(part.as_bytes().to_vec()));
+                    Cell {
+                        values: texts.collect(),
+                        list: is_list,
+                    }
+                })
+                .collect::<Vec<_>>()
+        };
+        let names = COLUMNS.map(str::to_owned);
+        // A format with types has numbers where a column is one of numbers.
+        let typed = |row: &[&str; 4]| {
+            let mut cells = cells(row);
+            if !is_text {
+                cells[1].values = match row[1].parse() {
+                    Ok(number) => vec![Value::Int(number)],
+                    Err(_) => Vec::new(),
+                };
+            }
+            cells
+        };
+        let mut layout = Layout::default();
+        rows.iter().for_each(|row| layout.see(&names, &typed(row)));
+        let mut writer = TableWriter::create(&path, format, layout).expect("a file");
+        rows.iter()
+            .for_each(|row| writer.write(&typed(row)).expect("there is room"));
+        writer.finish().expect("there is room");
+        let options = Options {
+            missing: missing.clone(),
+            ..options(vec![path], format, 10)
+        };
+        let mut dataset = Dataset::open(options, schema.clone()).expect("it opens");
+        let batch = dataset.next().expect("a batch").expect("good rows");
+        assert_eq!(shown(&batch), expected, "{format:?}");
+    }
+    let options = Options {
+        missing: missing.clone(),
+        ..options(Vec::new(), Format::Csv, 10)
+    };
+    let columns = NamedColumns::new(&schema, &options);
+    let mut batch = columns.begin(rows.len());
+    for row in rows {
+        for (text, name) in row.iter().zip(COLUMNS) {
+            let place = columns.place(name).expect("the schema has it");
+            // A number of a request is no text.
+            let given = match text.parse() {
+                Ok(number) if name == "age" => [Given::Int(number)],
+                _ => [Given::Text(text.as_bytes())],
+            };
+            columns.append(&mut batch, place, &given).expect("a value");
+        }
+    }
+    let batch = columns.finish(batch, rows.len()).expect("whole rows");
+    assert_eq!(shown(&batch), expected, "a request");
+    // libsvm has a label alone that may be missing.
+    let path = folder.path().join("rows.libsvm");
+    std::fs::write(&path, "1 1:1\n-1 1:2\n").expect("written");
+    let mut schema = Schema::default();
+    schema.want("label", floats(-9.0));
+    for (of_label, second) in [(vec!["-1".to_owned()], -9.0), (Vec::new(), -1.0)] {
+        let options = Options {
+            missing: MissingTexts {
+                everywhere: vec!["-1".to_owned()],
+                of_columns: [("label".to_owned(), of_label)].into(),
+            },
+            ..options.clone()
+        };
+        let options = Options {
+            files: vec![path.clone()],
+            format: Format::LibSvm(IndexBase::One),
+            ..options
+        };
+        let mut dataset = Dataset::open(options, schema.clone()).expect("it opens");
+        let batch = dataset.next().expect("a batch").expect("good rows");
+        assert_eq!(batch.columns[0].cells, Cells::Float(vec![1.0, second]));
+    }
 }
 
 #[test]
@@ -564,7 +703,8 @@ fn text_files_are_read_as_spreadsheets_and_databases_write_them() {
                 .missing
                 .iter()
                 .map(|word| (*word).to_owned())
-                .collect(),
+                .collect::<Vec<_>>()
+                .into(),
             ..options(vec![file.path().to_owned()], Format::Csv, 10)
         };
         let mut schema = Schema::default();

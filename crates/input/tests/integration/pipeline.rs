@@ -12,7 +12,7 @@ use trainyard_input::*;
 fn options(files: Vec<PathBuf>) -> Options {
     Options {
         trim: true,
-        missing: vec!["?".into()],
+        missing: vec!["?".to_owned()].into(),
         bad_rows_max: 100,
         batch_size: 4,
         seed: 11,
@@ -412,7 +412,7 @@ proptest! {
         let mut schema = Schema::default();
         schema.want("n", FieldKind::FLOAT);
         schema.want("city", FieldKind::BYTES);
-        let dataset = Dataset::open(Options { trim: false, missing: Vec::new(), ..options(vec![path]) }, schema).expect("opens");
+        let dataset = Dataset::open(Options { trim: false, missing: MissingTexts::default(), ..options(vec![path]) }, schema).expect("opens");
         let mut read = BTreeMap::new();
         for batch in dataset {
             let batch = batch.expect("a batch");

@@ -30,7 +30,11 @@ type Missing<'a> = &'a [&'a str];
 
 fn options(path: PathBuf, format: Format, missing: Missing<'_>) -> Options {
     let mut options = Options::new(vec![path], format);
-    options.missing = missing.iter().map(|text| (*text).to_owned()).collect();
+    options.missing = missing
+        .iter()
+        .map(|text| (*text).to_owned())
+        .collect::<Vec<_>>()
+        .into();
     options
 }
 

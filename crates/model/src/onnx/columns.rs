@@ -288,7 +288,9 @@ impl Builder<'_> {
                 let entries = if *integers {
                     listed_integers(values)
                 } else {
-                    listed_texts(values, &canned.missing)
+                    let schema = &canned.records.serving_schema;
+                    let field = column.field().expect("words come from a field");
+                    listed_texts(values, canned.missing.of(&schema.fields[field].name))
                 };
                 self.listed(&scope, &given, entries, *default)
             }

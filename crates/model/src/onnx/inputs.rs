@@ -212,6 +212,7 @@ impl Builder<'_> {
             let Source::Column(field) = &input.source else {
                 continue;
             };
+            let missing = missing.of(&field.name);
             let scope = format!("inputs/{}", input.port.name);
             let numbers: Vec<Name> = match input.port.tensor {
                 Tensor::Float => {

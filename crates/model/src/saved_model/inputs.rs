@@ -201,7 +201,7 @@ impl<'a> Columns<'a> {
                 let value = match column.form {
                     Form::Ragged => {
                         let sparse = &parsed.sparse[place];
-                        let present = self.present(graph, &name, &sparse.values, kind);
+                        let present = self.present(graph, &name, column, &sparse.values, kind);
                         let sparse = match present {
                             Some(present) => kept(graph, &name, sparse, &present),
                             None => sparse.clone(),
@@ -282,10 +282,11 @@ impl<'a> Columns<'a> {
         &self,
         graph: &mut Graph,
         name: &str,
+        column: &Column,
         given: &Edge,
         kind: &FieldKind,
     ) -> Option<Edge> {
-        let missing = &self.canned.missing;
+        let missing = self.canned.missing.of(&column.name);
         let known: Vec<Edge> = match given.dtype() {
             DataType::DtFloat => {
                 let values = missing.floats().into_iter();
@@ -318,7 +319,7 @@ impl<'a> Columns<'a> {
         given: &Edge,
         kind: &FieldKind,
     ) -> Edge {
-        let Some(present) = self.present(graph, name, given, kind) else {
+        let Some(present) = self.present(graph, name, column, given, kind) else {
             return given.clone();
         };
         let placeholder = match column.dtype {

@@ -322,7 +322,7 @@ fn for_each(mut each: impl FnMut(&Case, &Canned, Options)) {
             case.write(&path, *format);
             let options = Options {
                 batch_size: 10,
-                missing: vec!["?".to_owned()],
+                missing: vec!["?".to_owned()].into(),
                 ..Options::new(vec![path], *format)
             };
             each(case, &model, options);
@@ -414,7 +414,7 @@ fn rows_of_requests_are_refused_by_the_same_rules() {
     for case in CASES.iter().filter(|case| !case.is_of_label()) {
         let model = case.model();
         let options = Options {
-            missing: vec!["?".to_owned()],
+            missing: vec!["?".to_owned()].into(),
             ..Options::new(vec![PathBuf::from("unused")], Format::Csv)
         };
         let columns = NamedColumns::new(model.serving_schema(), &options);

@@ -9,6 +9,14 @@ from typing import Any, Union
 
 Files = Union[str, "os.PathLike[str]", Sequence[str]]
 
+Texts = Union[str, Sequence[str]]
+"""Several texts. A lone one stands for a sequence of one, as in a job file."""
+
+
+def texts(given: Texts) -> list[str]:
+    """Returns the texts as a list: the letters of a lone one are no texts."""
+    return [given] if isinstance(given, str) else list(given)
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -25,13 +33,13 @@ def csv(
     label: str,
     *,
     positive: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Texts | None = None,
     batch_size: int = 128,
     shuffle: int = 0,
     num_epochs: int | None = None,
-    missing: Sequence[str] = (),
+    missing: Texts | Mapping[str, Texts] = (),
     bad_rows: str = "fail",
-    label_vocabulary: Sequence[str] | None = None,
+    label_vocabulary: Texts | None = None,
 ) -> Reader:
     """Reads CSV files, with the columns of their first lines, or with `columns` if they have no such line.
 
@@ -43,16 +51,19 @@ def csv(
         batch_size: Records in a batch.
         shuffle: Records in the shuffle buffer; 0 = file order.
         num_epochs: Passes over the data. None: training reads for ever, and an evaluation once.
-        missing: Texts that mean a missing value, besides the empty text.
+        missing: Texts that mean a missing value, besides the empty text. A dictionary has those of columns by their names, as
+            pandas' `na_values`.
         bad_rows: `fail`, or `skip` to leave out rows that cannot be read.
         label_vocabulary: Texts of the classes, for a model that is given none: the label is the place in the list.
     """
+    of_columns = {name: texts(each) for name, each in missing.items()} if isinstance(missing, Mapping) else {}
     shared = {
         "format": "csv",
-        "columns": None if columns is None else list(columns),
-        "missing": list(missing) or None,
+        "columns": None if columns is None else texts(columns),
+        "missing": None if isinstance(missing, Mapping) else texts(missing) or None,
+        "missing_of": of_columns or None,
         "bad_rows": bad_rows,
-        "label": {"column": label, "positive": positive, "vocabulary": label_vocabulary and list(label_vocabulary)},
+        "label": {"column": label, "positive": positive, "vocabulary": label_vocabulary and texts(label_vocabulary)},
     }
     return _reader(shared, files, batch_size, shuffle, num_epochs)
 

@@ -14,6 +14,7 @@ from typing import Any, Union
 
 from trainyard import toml
 from trainyard.callbacks import Callback, Callbacks
+from trainyard.data import Texts, texts
 from trainyard.program import PACKAGE, ObservedProgram, Runner
 
 Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
@@ -39,7 +40,7 @@ def train(
     job: Job,
     *,
     model_dir: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Texts = (),
     callbacks: Sequence[Callback] = (),
     runner: Runner | None = None,
 ) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def evaluate(
     job: Job,
     *,
     model_dir: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Texts = (),
     step: int | None = None,
     runner: Runner = PACKAGE,
 ) -> dict[str, float]:
@@ -76,8 +77,8 @@ def predict(
     job: Job,
     *,
     model_dir: str | None = None,
-    settings: Sequence[str] = (),
-    input: Sequence[str] = (),
+    settings: Texts = (),
+    input: Texts = (),
     step: int | None = None,
     runner: Runner = PACKAGE,
 ) -> Iterator[dict[str, Any]]:
@@ -89,7 +90,7 @@ def predict(
         output = Path(folder, "predictions.jsonl")
         further = ["--output", str(output), *_of_step(step)]
         if input:
-            further += ["--input", *input]
+            further += ["--input", *texts(input)]
         run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner)
         with output.open() as lines:
             for line in lines:
@@ -97,7 +98,7 @@ def predict(
 
 
 def export(
-    job: Job, output: str, *, model_dir: str | None = None, settings: Sequence[str] = (), format: str = "safetensors"
+    job: Job, output: str, *, model_dir: str | None = None, settings: Texts = (), format: str = "safetensors"
 ) -> None:
     """Writes a checkpoint for other programs into the folder `output`."""
     further = ["--output", output, "--format", format]
@@ -124,7 +125,7 @@ def run(
     job: Job,
     *,
     model_dir: str | None = None,
-    settings: Sequence[str] = (),
+    settings: Texts = (),
     further: Sequence[str] = (),
     runner: Runner = PACKAGE,
 ) -> None:
@@ -134,7 +135,7 @@ def run(
     """
     with job_file(job) as path:
         arguments = [command, path]
-        for setting in settings:
+        for setting in texts(settings):
             arguments += ["--set", setting]
         if model_dir is not None:
             arguments += ["--model-dir", os.fspath(model_dir)]

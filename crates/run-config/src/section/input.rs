@@ -1,12 +1,14 @@
 //! `[input]`: the input of training and evaluation.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use trainyard_diagnostic::{Code, Section, Takes, section};
 
 use crate::limit::{Limit, OfSome, of_some};
 use crate::{
-    BadRows, Compression, Decimal, Format, HeadKind, IndexBase, LabelConfig, ModelConfig,
-    NumberStyle, Sharding, TaskConfig, TextEncoding, TextStyle,
+    BadRows, Compression, Decimal, Format, HeadKind, IndexBase, LabelConfig, MissingTexts,
+    ModelConfig, NumberStyle, Sharding, TaskConfig, TextEncoding, TextStyle,
 };
 
 /// Most records in a batch or a shuffle buffer.
@@ -52,6 +54,11 @@ section! {
         /// in a TFRecord list. Beside `weights`, values and weights may be missing at its end only: others
         /// make the row bad
         missing: Vec<String> = texts().or(Vec::new()).said("none");
+        /// the texts that mean a missing value in a column, which it has instead of those of `missing`:
+        /// `{ country = [], age = ["-999"] }`, as pandas' `na_values`. It holds for features, labels and
+        /// weights; a column of an empty list has no such text
+        missing_of: Option<BTreeMap<String, Vec<String>>> =
+            custom(read_missing_of, || Takes::TableOf(Box::new(Takes::Texts)), "").or_invalid(BTreeMap::new()).said("none");
         /// `fail` ends the task at the first bad row. `skip` leaves bad rows out and writes them to `model_dir/dead_letter`,
         /// one JSON object per line: `file`, `line` (for TFRecord `record`, for Parquet `row`), `offset`, `column`,
         /// `reason`, and `content`, which is the whole line of a text file. A row is bad if it cannot be parsed, or the model
@@ -144,7 +151,8 @@ pub struct InputConfig {
     /// Most bad rows of a task under `skip`; 100 by default.
     pub bad_rows_max: u64,
     /// Texts that stand for a missing value, besides the empty text; none by default.
-    pub missing: Vec<String>,
+    #[serde(flatten)]
+    pub missing: MissingTexts,
     /// Training input.
     pub train: InputPart,
     /// Evaluation input; absent = no evaluation.
@@ -312,7 +320,10 @@ pub(crate) fn read(section: Section<'_>, labels: Labels<'_>) -> Option<InputConf
         trim: keys.trim,
         bad_rows: keys.bad_rows?,
         bad_rows_max: keys.bad_rows_max,
-        missing: keys.missing,
+        missing: MissingTexts {
+            everywhere: keys.missing,
+            of_columns: keys.missing_of?,
+        },
         train: keys.train?,
         eval: keys.eval,
     })
@@ -381,6 +392,14 @@ fn units_at(section: &Section<'_>, key: &'static str) -> Option<Vec<String>> {
         return None;
     }
     Some(units)
+}
+
+/// Reads the texts that mean a missing value in single columns.
+fn read_missing_of(
+    section: &Section<'_>,
+    key: &'static str,
+) -> Option<BTreeMap<String, Vec<String>>> {
+    Some(section.texts_by_name(key)?.into_iter().collect())
 }
 
 /// Reads a separator, which is one ASCII character.
@@ -460,13 +479,15 @@ fn check_texts_of_label(
     is_list: bool,
 ) {
     let separator = char::from(label.separator);
+    let missing = input.missing.of(&label.column);
     let why = |text: &str| {
         let is_trimmed = text.trim_ascii().len() == text.len();
         if text.is_empty() {
             Some("must not be empty: a label without text is missing".to_owned())
-        } else if input.missing.iter().any(|missing| missing == text) {
+        } else if missing.iter().any(|missing| missing == text) {
             Some(format!(
-                "must not be in input.missing, by which such a label is missing, given `{text}`"
+                "must not be in {}, by which such a label is missing, given `{text}`",
+                input.missing.key_of(&label.column)
             ))
         } else if input.trims() && !is_list && !is_trimmed {
             Some(format!(

@@ -87,7 +87,7 @@ section! {
         /// regular expression that must match the whole name of a variable
         variables: String = text().or(".*".to_owned());
         /// names in the checkpoint, by the names of this job, if they differ
-        rename: Vec<(String, String)> = custom(read_rename, || Takes::TextTable, "").or(Vec::new()).said("none");
+        rename: Vec<(String, String)> = custom(read_rename, || Takes::TableOf(Box::new(Takes::Text)), "").or(Vec::new()).said("none");
     }
 }
 

@@ -1539,6 +1539,10 @@ fn a_given_key_that_another_key_makes_idle_is_warned_of_and_no_other() {
         ),
         (&["input.missing=[\" NA\"]", "input.trim=false"], &[]),
         (
+            &["input.missing_of={ age = [\"NA \"] }"],
+            &["`missing_of` of [input] has \"NA \", which no field is: input.trim removes the blanks around the fields".to_owned()],
+        ),
+        (
             &["input.train.shuffle_rows=1"],
             &["`shuffle_rows` of [input.train] does nothing at 1: one record has one order".to_owned()],
         ),
@@ -1782,6 +1786,16 @@ fn values_of_a_vocabulary_that_no_field_has_are_refused_or_told() {
             "warning: the value `-1` of [[feature]] never occurs: input.missing",
         ),
         (
+            words("\"NA\", \"a\""),
+            &["input.missing_of={ c = [\"NA\"] }"],
+            "warning: the value `NA` of [[feature]] never occurs: input.missing_of",
+        ),
+        (
+            words("\"NA\", \"a\""),
+            &[na, "input.missing_of={ c = [] }"],
+            "",
+        ),
+        (
             words("7, -1"),
             &[],
             "warning: the value `-1` of [[feature]] never occurs: -1 among integers",
@@ -1877,6 +1891,12 @@ fn classes_that_no_label_can_be_are_refused_with_the_reason() {
     for (label, changes, told) in [
         (positive("NA"), &[na][..], "must not be in input.missing"),
         (classes("NA"), &[na], "must not be in input.missing"),
+        (classes("NA"), &[na, "input.missing_of={ y = [] }"], ""),
+        (
+            classes("?"),
+            &["input.missing_of={ y = [\"?\"] }"],
+            "must not be in input.missing_of",
+        ),
         (positive("N*"), &[na], ""),
         (positive(""), &[], "must not be empty"),
         (classes(""), &[], "must not be empty"),

@@ -3,11 +3,11 @@
 use super::{no_label, no_pair, pair, present, refused_pair, tokens};
 use crate::cells::{Bad, end_row, missing_cells, push_digits};
 use crate::formats::lists::several;
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingValues};
 use crate::number::{float, int};
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, FieldKind, Fraction, IndexBase, Schema};
+use crate::{Batch, Cells, FieldKind, Fraction, IndexBase, MissingTexts, Schema};
 
 /// The reason why a schema cannot be read from libsvm.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub(super) enum Misfit {
 pub(super) struct LibSvmParser {
     schema: Schema,
     base: IndexBase,
-    missing: Missing,
+    /// For each field of the schema.
+    missing: Vec<Missing>,
     /// Columns of the batch for the labels, queries, indices and values of lines.
     labels: Vec<usize>,
     queries: Vec<usize>,
@@ -39,12 +40,12 @@ impl LibSvmParser {
     pub(super) fn new(
         schema: &Schema,
         base: IndexBase,
-        missing: &[String],
+        missing: &MissingTexts,
     ) -> Result<Self, Misfit> {
         let mut parser = Self {
             schema: schema.clone(),
             base,
-            missing: Missing::new(missing),
+            missing: MissingValues::of_fields(missing, schema),
             labels: Vec::new(),
             queries: Vec::new(),
             indices: Vec::new(),
@@ -102,8 +103,9 @@ impl LibSvmParser {
             let column = &mut batch.columns[place];
             let field = &self.schema.fields[place];
             let kind = &field.kind;
+            let missing = &self.missing[place];
             let outcome = match (&mut column.cells, kind) {
-                _ if self.missing.written(text, kind) => missing_cells(column, kind),
+                _ if missing.written(text, kind) => missing_cells(column, kind),
                 (
                     Cells::Float(cells),
                     FieldKind::Float {
@@ -131,7 +133,7 @@ impl LibSvmParser {
                     cells.push(text);
                     Ok(())
                 }
-                _ => several(column, field, text, &self.missing, None),
+                _ => several(column, field, text, missing, None),
             };
             outcome.map_err(|reason| (Some(place), reason))?;
         }
@@ -206,7 +208,8 @@ mod tests {
     fn read(base: IndexBase, lines: &[&str]) -> Result<Batch, String> {
         let schema = schema();
         let mut batch = Batch::default();
-        let mut parser = LibSvmParser::new(&schema, base, &[]).expect("the schema is of libsvm");
+        let mut parser = LibSvmParser::new(&schema, base, &MissingTexts::default())
+            .expect("the schema is of libsvm");
         clear(&mut batch, &schema, 4, Position::default());
         for line in lines {
             parser

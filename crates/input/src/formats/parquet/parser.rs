@@ -2,7 +2,7 @@
 
 use super::TOO_FEW;
 use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, shown};
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingValues};
 use crate::number::without_fraction;
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
@@ -13,7 +13,8 @@ use crate::{Batch, Cells, Column, Error, Field, FieldKind, Fraction, Schema};
 #[derive(Debug)]
 pub(super) struct RowParser {
     schema: Schema,
-    missing: Missing,
+    /// For each field of the schema.
+    missing: Vec<Missing>,
     /// For each cell of a row, the columns of the batch that read it.
     targets: Vec<Vec<usize>>,
 }
@@ -31,7 +32,7 @@ impl RowParser {
         }
         Ok(Self {
             schema: schema.clone(),
-            missing: Missing::new(&columns.options.missing),
+            missing: MissingValues::of_fields(&columns.options.missing, schema),
             targets,
         })
     }
@@ -59,10 +60,11 @@ impl RowParser {
             for &target in targets {
                 let column = &mut batch.columns[target];
                 let field = &self.schema.fields[target];
+                let missing = &self.missing[target];
                 let outcome = match &values {
-                    None => self.one(cell, column, &field.kind),
+                    None => one(cell, column, &field.kind, missing),
                     Some((values, count)) => {
-                        self.several(values.clone().take(*count), *count, column, field)
+                        several(values.clone().take(*count), *count, column, field, missing)
                     }
                 };
                 outcome.map_err(|reason| (Some(target), reason))?;
@@ -70,75 +72,80 @@ impl RowParser {
         }
         Ok(())
     }
+}
 
-    #[inline]
-    fn is_missing(&self, cell: Cell<'_>, kind: &FieldKind) -> bool {
-        match cell {
-            Cell::Missing => true,
-            Cell::Float(number) => number.is_nan() || self.missing.float(number),
-            Cell::Int(number) => self.missing.integer(number, kind),
-            Cell::Unsigned(number) => self.missing.integer(number, kind),
-            Cell::Text(text) => self.missing.text(text),
-            Cell::Time(..) | Cell::List(_) => false,
+#[inline]
+fn is_missing(cell: Cell<'_>, kind: &FieldKind, missing: &Missing) -> bool {
+    match cell {
+        Cell::Missing => true,
+        Cell::Float(number) => number.is_nan() || missing.float(number),
+        Cell::Int(number) => missing.integer(number, kind),
+        Cell::Unsigned(number) => missing.integer(number, kind),
+        Cell::Text(text) => missing.text(text),
+        Cell::Time(..) | Cell::List(_) => false,
+    }
+}
+
+#[inline]
+fn one(
+    cell: Cell<'_>,
+    column: &mut Column,
+    kind: &FieldKind,
+    missing: &Missing,
+) -> Result<(), String> {
+    match kind {
+        _ if is_missing(cell, kind, missing) => missing_cells(column, kind),
+        FieldKind::Float { width, .. } if *width != 1 => {
+            Err(format!("expected {width} values, given 1"))
+        }
+        _ => {
+            push(cell, &mut column.cells, kind)?;
+            end_row(column);
+            Ok(())
         }
     }
+}
 
-    #[inline]
-    fn one(&self, cell: Cell<'_>, column: &mut Column, kind: &FieldKind) -> Result<(), String> {
-        match kind {
-            _ if self.is_missing(cell, kind) => missing_cells(column, kind),
-            FieldKind::Float { width, .. } if *width != 1 => {
-                Err(format!("expected {width} values, given 1"))
+/// Appends the values of a list. A missing value of a list of any length is left out.
+fn several<'a>(
+    values: impl Iterator<Item = Cell<'a>>,
+    count: usize,
+    column: &mut Column,
+    field: &Field,
+    missing: &Missing,
+) -> Result<(), String> {
+    let kind = &field.kind;
+    let width = match kind {
+        FieldKind::Float { width, .. } => Some(*width),
+        kind if kind.is_ragged() => None,
+        _ => Some(1),
+    };
+    if count == 0 {
+        return missing_cells(column, kind);
+    }
+    if let Some(width) = width.filter(|width| *width != count) {
+        return Err(format!(
+            "expected {width} value{}, given {count}",
+            if width == 1 { "" } else { "s" }
+        ));
+    }
+    let mut left_out = LeftOut::new(field.gaps);
+    for (nth, cell) in values.enumerate() {
+        match (&mut column.cells, kind) {
+            (Cells::Float(cells), FieldKind::Float { default, .. })
+                if is_missing(cell, kind, missing) =>
+            {
+                missing_part(cells, default.as_deref(), nth)?
             }
-            _ => {
-                push(cell, &mut column.cells, kind)?;
-                end_row(column);
-                Ok(())
+            _ if is_missing(cell, kind, missing) => left_out.add(nth),
+            (cells, _) => {
+                left_out.check()?;
+                push(cell, cells, kind)?;
             }
         }
     }
-
-    /// Appends the values of a list. A missing value of a list of any length is left out.
-    fn several<'a>(
-        &self,
-        values: impl Iterator<Item = Cell<'a>>,
-        count: usize,
-        column: &mut Column,
-        field: &Field,
-    ) -> Result<(), String> {
-        let kind = &field.kind;
-        let width = match kind {
-            FieldKind::Float { width, .. } => Some(*width),
-            kind if kind.is_ragged() => None,
-            _ => Some(1),
-        };
-        if count == 0 {
-            return missing_cells(column, kind);
-        }
-        if let Some(width) = width.filter(|width| *width != count) {
-            return Err(format!(
-                "expected {width} value{}, given {count}",
-                if width == 1 { "" } else { "s" }
-            ));
-        }
-        let mut left_out = LeftOut::new(field.gaps);
-        for (nth, cell) in values.enumerate() {
-            match (&mut column.cells, kind) {
-                (Cells::Float(cells), FieldKind::Float { default, .. })
-                    if self.is_missing(cell, kind) =>
-                {
-                    missing_part(cells, default.as_deref(), nth)?
-                }
-                _ if self.is_missing(cell, kind) => left_out.add(nth),
-                (cells, _) => {
-                    left_out.check()?;
-                    push(cell, cells, kind)?;
-                }
-            }
-        }
-        end_row(column);
-        Ok(())
-    }
+    end_row(column);
+    Ok(())
 }
 
 impl RecordParser for RowParser {

@@ -8,7 +8,7 @@ use super::{Delimited, Quotes};
 use crate::cells::{Bad, missing_cells};
 use crate::encoding::utf8;
 use crate::formats::lists::several;
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingValues};
 use crate::number::{float_at, int_at};
 use crate::number_style::{float_of, int_of};
 use crate::record::Content;
@@ -23,7 +23,8 @@ pub(super) struct TextParser {
     encoding: TextEncoding,
     /// How numbers are written, unless as plain decimals.
     numbers: Option<NumberStyle>,
-    missing: Missing,
+    /// For each field of the schema.
+    missing: Vec<Missing>,
     schema: Schema,
     /// Of the columns, in the file or in the options.
     names: Vec<String>,
@@ -51,7 +52,7 @@ impl TextParser {
             trim: columns.options.trim,
             encoding: style.encoding,
             numbers: Some(style.numbers.clone()).filter(|numbers| !numbers.is_plain()),
-            missing: Missing::new(&columns.options.missing),
+            missing: MissingValues::of_fields(&columns.options.missing, schema),
             schema: schema.clone(),
             names: columns.names.to_vec(),
             wanted: targets
@@ -185,11 +186,12 @@ impl TextParser {
             let column = &mut batch.columns[target];
             let field = &self.schema.fields[target];
             let kind = &field.kind;
+            let missing = &self.missing[target];
             if matches!(kind, FieldKind::Bytes { .. }) && std::str::from_utf8(value).is_err() {
                 return Err((Some(target), no_utf8(value)));
             }
             let outcome = match (&mut column.cells, kind) {
-                _ if self.missing.written_in(self.numbers.as_ref(), value, kind) => {
+                _ if missing.written_in(self.numbers.as_ref(), value, kind) => {
                     missing_cells(column, kind)
                 }
                 (
@@ -219,7 +221,7 @@ impl TextParser {
                     Ok(None) => missing_cells(column, kind),
                     Err(reason) => Err(reason),
                 },
-                _ => several(column, field, value, &self.missing, self.numbers.as_ref()),
+                _ => several(column, field, value, missing, self.numbers.as_ref()),
             };
             outcome.map_err(|reason| (Some(target), reason))?;
         }

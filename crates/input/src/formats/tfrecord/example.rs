@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::wire::{Malformed, Value, Wire};
 use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, truncate};
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingValues};
 use crate::number::without_fraction;
 use crate::record::Content;
 use crate::record_format::RecordParser;
-use crate::{Batch, Cells, Field, FieldKind, Schema};
+use crate::{Batch, Cells, Field, FieldKind, MissingTexts, Schema};
 
 /// Most features of a record whose names are remembered for the next record.
 const REMEMBERED_MAX: usize = 4096;
@@ -23,7 +23,8 @@ const BYTES_3: u8 = 3 << 3 | 2;
 #[derive(Debug)]
 pub(super) struct ExampleParser {
     schema: Schema,
-    missing: Missing,
+    /// For each field of the schema.
+    missing: Vec<Missing>,
     wanted: Vec<Wanted>,
     by_name: HashMap<Vec<u8>, usize>,
     /// Names of the last record's features, in order, and their places among the wanted ones. The next record mostly
@@ -109,7 +110,7 @@ impl RecordParser for ExampleParser {
 
 impl ExampleParser {
     /// Returns a parser of the features that the schema names.
-    pub(super) fn new(schema: &Schema, missing: &[String]) -> Self {
+    pub(super) fn new(schema: &Schema, missing: &MissingTexts) -> Self {
         let mut wanted = Vec::<Wanted>::new();
         let mut by_name = HashMap::new();
         for (column, field) in schema.fields.iter().enumerate() {
@@ -126,7 +127,7 @@ impl ExampleParser {
         }
         Self {
             schema: schema.clone(),
-            missing: Missing::new(missing),
+            missing: MissingValues::of_fields(missing, schema),
             wanted,
             by_name,
             remembered: Vec::new(),
@@ -198,6 +199,7 @@ impl ExampleParser {
         if wanted.seen == self.record {
             return None;
         }
+        let missing = &self.missing[target];
         let kind = *feature.first()?;
         let value = whole_field(whole_field(feature, kind)?, BYTES_1)?;
         match (
@@ -207,7 +209,7 @@ impl ExampleParser {
             &self.schema.fields[target].kind,
         ) {
             (BYTES_1, _, Cells::Bytes(cells), FieldKind::Bytes { separator: None }) => {
-                if self.missing.text(value) {
+                if missing.text(value) {
                     return None;
                 }
                 // Each part ends where the part around it ends, so the value ends at `end`.
@@ -215,7 +217,7 @@ impl ExampleParser {
             }
             (BYTES_2, &[a, b, c, d], Cells::Float(cells), FieldKind::Float { width: 1, .. }) => {
                 let number = f32::from_le_bytes([a, b, c, d]);
-                if !number.is_finite() || self.missing.float(number.into()) {
+                if !number.is_finite() || missing.float(number.into()) {
                     return None;
                 }
                 cells.push(number);
@@ -225,7 +227,7 @@ impl ExampleParser {
                 &[number @ ..0x80],
                 Cells::Float(cells),
                 kind @ FieldKind::Float { width: 1, .. },
-            ) if !self.missing.integer(number, kind) => {
+            ) if !missing.integer(number, kind) => {
                 cells.push(f32::from(number));
             }
             (
@@ -235,7 +237,7 @@ impl ExampleParser {
                 kind @ FieldKind::Int {
                     separator: None, ..
                 },
-            ) if !self.missing.integer(number, kind) => {
+            ) if !missing.integer(number, kind) => {
                 cells.push(i64::from(number));
             }
             _ => return None,
@@ -323,7 +325,7 @@ impl ExampleParser {
             let held = held(feature)?;
             let mut list = Values {
                 field,
-                missing: &self.missing,
+                missing: &self.missing[target],
                 left_out: LeftOut::new(field.gaps),
                 nth: 0,
             };

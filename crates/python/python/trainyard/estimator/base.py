@@ -9,7 +9,7 @@ from typing import Any
 
 from trainyard import run
 from trainyard.callbacks import Callback, Callbacks
-from trainyard.data import Reader
+from trainyard.data import Reader, texts
 from trainyard.estimator.finished import finished_passes
 from trainyard.estimator.hooks import callbacks_of, without_stops
 from trainyard.estimator.input import LABEL, BatchReader, InputFn, Labels, parts, read
@@ -41,7 +41,7 @@ class BaseEstimator:
         self.model_dir = str(folder or tempfile.mkdtemp(prefix="trainyard-"))
         self._model = dict(model)
         self._features = columns
-        self._vocabulary = label_vocabulary
+        self._vocabulary = None if label_vocabulary is None else texts(label_vocabulary)
         self._weight_column = weight_column
         self._warm_start_from = warm_start_from
         self._lists: set[str] = set()
@@ -66,7 +66,7 @@ class BaseEstimator:
             )
         label = dict(shared[0]["label"])
         if self._vocabulary is not None:
-            label["vocabulary"] = list(self._vocabulary)
+            label["vocabulary"] = self._vocabulary
         model, features = self.described(label)
         features = self._separated(features, [reader for reader in readers.values() if isinstance(reader, BatchReader)])
         parts = {part: dict(reader.part) for part, reader in readers.items()}

@@ -8,8 +8,8 @@ use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::Words;
 
 use super::numbers::ascending;
-use crate::InputConfig;
 use crate::analysis::{AnalysisRule, FilesNeeded};
+use crate::{InputConfig, MissingTexts};
 
 /// How files come to be that the job describes.
 pub(super) const MADE_BY: &str = "`trainyard analyze JOB.toml` makes it from the training data";
@@ -26,7 +26,7 @@ pub(super) struct FeatureFiles {
     /// Fields are texts that a separator divides into values; other formats have lists of their own.
     pub(super) are_divided: bool,
     /// Texts that mean a missing value.
-    pub(super) missing: Vec<String>,
+    pub(super) missing: MissingTexts,
     /// Characters of numbers that divide no list of them.
     pub(super) of_numbers: Vec<u8>,
     /// Files that `trainyard analyze` makes need not be there.
@@ -45,7 +45,7 @@ impl FeatureFiles {
             folder: job_file.parent().unwrap_or(Path::new("")).to_owned(),
             trims: input.is_some_and(InputConfig::trims),
             are_divided: input.is_some_and(InputConfig::are_divided),
-            missing: input.map_or(Vec::new(), |input| input.missing.clone()),
+            missing: input.map_or(MissingTexts::default(), |input| input.missing.clone()),
             of_numbers: input.map_or(Vec::new(), InputConfig::characters_of_numbers),
             needs,
             read: HashMap::new(),

@@ -1,15 +1,16 @@
 //! Values of a vocabulary, from the job file or from a file beside it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::{Code, Diagnostic, Section, Takes, Value, section};
+use trainyard_diagnostic::{Code, Diagnostic, Node, Section, Takes, Value, section};
 use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::{Error, Texts, Words};
 
 use super::BUCKETS_MAX;
 use super::files::{FeatureFiles, MADE_BY};
-use crate::FeatureKind;
 use crate::analysis::{AnalysisRule, FilesNeeded};
+use crate::{FeatureKind, MissingTexts};
 
 /// Character at the start of a file that some editors write.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -293,10 +294,25 @@ impl Source {
     fn warn_of_missing(
         &self,
         section: &Section<'_>,
-        missing: &[String],
+        missing: &MissingTexts,
         values: &Words,
         integers: bool,
     ) {
+        let columns = columns_of(section);
+        let texts = |column: &&str| -> BTreeSet<&str> {
+            let texts = missing.of(column).iter();
+            texts.map(String::as_str).collect()
+        };
+        let keys: BTreeSet<&str> = columns
+            .iter()
+            .map(|column| missing.key_of(column))
+            .collect();
+        let key = keys.into_iter().collect::<Vec<_>>().join(" and ");
+        // A value that is missing in one of the columns occurs in another.
+        let missing = columns.iter().map(texts);
+        let missing = missing
+            .reduce(|one, other| &one & &other)
+            .unwrap_or_default();
         let is_listed = |text: &str| match text.parse() {
             Ok(number) if integers => values.id_of_int(number).is_some(),
             _ => !integers && values.id(text.as_bytes()).is_some(),
@@ -304,12 +320,12 @@ impl Source {
         let mut found: Vec<(&str, &str)> = missing
             .iter()
             .filter(|text| is_listed(text))
-            .map(|text| (text.as_str(), "input.missing"))
+            .map(|text| (*text, key.as_str()))
             .collect();
         if is_listed("") {
             found.push(("", "a field without text"));
         }
-        if integers && is_listed("-1") && !missing.iter().any(|text| text == "-1") {
+        if integers && is_listed("-1") && !missing.contains("-1") {
             found.push(("-1", "-1 among integers"));
         }
         for (text, rule) in found {
@@ -413,4 +429,21 @@ fn read_file(section: &Section<'_>, file: &Path, is_made: bool) -> Option<Texts>
             None
         }
     }
+}
+
+/// Returns the columns that the features of a section read.
+fn columns_of<'a>(section: &Section<'a>) -> Vec<&'a str> {
+    let text = |node: &'a Node| match &node.value {
+        Value::Text(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let one = section.node("column").and_then(text);
+    let several = section.node("columns").map(|node| &node.value);
+    let several = match several {
+        Some(Value::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    one.into_iter()
+        .chain(several.iter().filter_map(text))
+        .collect()
 }
