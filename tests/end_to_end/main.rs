@@ -38,6 +38,7 @@ mod restore;
 mod rolling;
 mod security;
 mod shipped;
+mod silent_servers;
 mod solo;
 mod standby;
 mod strategies;

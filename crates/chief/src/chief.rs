@@ -63,6 +63,8 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a chief that was told to stop waits to see whether the other tasks stop, too.
 const STOP_NOTICE_TIMEOUT: Duration = Duration::from_millis(300);
+/// Part of the drain deadline in which a chief whose last checkpoint does not become ready records that it has stopped.
+const END_TIME: Duration = Duration::from_secs(1);
 
 /// The way in which a job ended for its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +113,10 @@ pub struct Chief {
     pub(crate) _run_lock: RunLock,
     /// Longest wait for other tasks.
     pub(crate) connect_deadline: Duration,
+    /// Longest time between the request to stop and the end of the process.
+    pub(crate) drain_deadline: Duration,
+    /// Cancelled when, after a request to stop, no time is left to wait for other tasks.
+    pub(crate) out_of_time: CancellationToken,
     /// The membership, shared with the session service.
     pub(crate) coordinator: LocalCoordinator,
     /// Ended sessions that have yet to be closed on the parameter servers.
@@ -209,10 +215,18 @@ pub fn run_job(
 ) -> BoxFuture<'static, Result<(Ending, Report), Diagnostic>> {
     // The future is boxed, so that it is compiled once here, and not again in each program that runs a chief.
     Box::pin(async move {
+        let within = lead.drain_deadline - END_TIME.min(lead.drain_deadline / 4);
+        let (asked, out_of_time) = (stop.clone(), lead.out_of_time.clone());
+        let timer = tokio::spawn(async move {
+            asked.cancelled().await;
+            tokio::time::sleep(within).await;
+            out_of_time.cancel();
+        });
         let events = SummaryWriter::start(&lead.job, lead.observation.clock);
         lead.events = Some(Arc::clone(&events));
         let led = from_beginning_to_end(lead, stop).await;
         events.end().await;
+        timer.abort();
         led
     })
 }
@@ -321,7 +335,8 @@ async fn from_beginning_to_end(
     if matches!(ending, Ok(Ending::Stopped)) {
         // The last step of the chief's own loop belongs into the last checkpoint.
         training.cancel();
-        if let Some(problem) = watch::wait_for_trainer(&mut trainer, &mut outcome).await {
+        let ended = lead.in_time(watch::wait_for_trainer(&mut trainer, &mut outcome));
+        if let Some(Some(problem)) = ended.await {
             ending = Err(problem);
         }
     }
@@ -339,7 +354,10 @@ async fn from_beginning_to_end(
     }
     training.cancel();
     // The job has ended, whatever becomes of this loop.
-    drop(watch::wait_for_trainer(&mut trainer, &mut outcome).await);
+    drop(
+        lead.in_time(watch::wait_for_trainer(&mut trainer, &mut outcome))
+            .await,
+    );
     ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
 }
 
@@ -579,9 +597,9 @@ impl Chief {
         }
         match ending {
             Ending::Done => self.wait_for_leave(stop).await,
-            Ending::Stopped => self.wait_for_stop().await,
+            Ending::Stopped => drop(self.in_time(self.wait_for_stop()).await),
         }
-        self.refresh(run).await;
+        let silent = self.in_time(self.refresh(run)).await.unwrap_or_default();
         let finished = || {
             self.coordinator
                 .with(|membership, now| membership.liveness(now))
@@ -594,11 +612,15 @@ impl Chief {
             Some(_) => self.go_back_to_best(run).await,
             None => None,
         };
-        let saved = match ending {
-            Ending::Done if best.is_some() => Ok(()),
-            Ending::Done => self.save_last(run, stop).await,
-            Ending::Stopped => self.save(run).await,
+        let saved = async {
+            match ending {
+                Ending::Done if best.is_some() => Ok(()),
+                Ending::Done => self.save_last(run, stop).await,
+                Ending::Stopped => self.save(run).await,
+            }
         };
+        let saved = self.in_time(saved).await;
+        let saved = saved.unwrap_or_else(|| Err(self.unsaved_in_time(&silent)));
         if let Err(problem) = saved {
             let kept = match run.saved.step {
                 Some(step) => Some(step),
@@ -673,6 +695,28 @@ impl Chief {
             );
         }
         Ok(ending)
+    }
+
+    /// Waits for a future as long as a request to stop leaves time. Returns `None` if it is not ready by then.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.out_of_time.cancelled() => None,
+        }
+    }
+
+    /// Returns the problem of a last checkpoint for which the time after the request to stop did not suffice.
+    fn unsaved_in_time(&self, silent: &[String]) -> Diagnostic {
+        let seconds = self.drain_deadline.as_secs();
+        let message = format!(
+            "the last checkpoint did not become ready within the {seconds} s that a stop may take (--drain-deadline)"
+        );
+        let problem = Diagnostic::error(Code::E3003, message);
+        match silent {
+            [] => problem,
+            silent => problem.note(format!("no answer from {}", silent.join(", "))),
+        }
     }
 
     /// Waits for a limited time until no task trains.

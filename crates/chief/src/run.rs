@@ -159,6 +159,8 @@ impl Chief {
             servers: Servers::of(&context.cluster),
             _run_lock: run_lock,
             connect_deadline: context.connect_deadline,
+            drain_deadline: context.drain_deadline,
+            out_of_time: CancellationToken::new(),
             coordinator,
             ended,
             tasks,

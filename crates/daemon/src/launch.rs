@@ -205,7 +205,7 @@ type Run<'a> =
     Box<dyn FnOnce(Watchdog, CancellationToken) -> LocalBoxFuture<'a, Result<(), Diagnostic>> + 'a>;
 
 fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnostic> {
-    install_panic_hook();
+    let leaving = install_panic_hook();
     raise_open_files();
     check_open_files(&supervision.task, supervision.other_tasks)?;
     // The variable FAILPOINTS defines the failures. A release ignores it, even one that was built with the tests.
@@ -221,7 +221,9 @@ fn supervise_boxed(supervision: Supervision, run: Run<'_>) -> Result<(), Diagnos
         })?;
     check_threads(&supervision.task)?;
     let outcome = runtime.block_on(around(supervision, requests, run));
-    // Only connections of peers that have gone may still run. The process does not wait for them.
+    // Connections of peers that have gone may still run, and work that did not end in time. The process does not wait for them,
+    // and what they miss of a runtime that shuts down is no fault of theirs.
+    leaving.store(true, Ordering::Relaxed);
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }
@@ -325,10 +327,16 @@ async fn forward(requests: std::io::Result<StopRequests>, stop: CancellationToke
     }
 }
 
-/// Installs a panic hook: a panic is reported as a fault of this program, and ends the process with its exit code.
-fn install_panic_hook() {
+/// Installs a panic hook: a panic is reported as a fault of this program, and ends the process with its exit code. Once the caller
+/// says that the process is leaving, a panic ends its thread alone.
+fn install_panic_hook() -> Arc<AtomicBool> {
+    let leaving = Arc::new(AtomicBool::new(false));
+    let is_leaving = Arc::clone(&leaving);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if is_leaving.load(Ordering::Relaxed) {
+            return;
+        }
         // Input threads report their panics as errors.
         if std::thread::current().name() != Some("input") {
             let fault = || {
@@ -348,4 +356,5 @@ fn install_panic_hook() {
             std::process::exit(exit.into());
         }
     }));
+    leaving
 }

@@ -1,5 +1,6 @@
 //! The watch over a running job: checkpoints, leases, lost servers, the end.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
@@ -114,8 +115,13 @@ pub(super) async fn watch(
         }
         let mut draining = false;
         let mut wanted = None;
-        for ps in 0..if all { lead.shards.len() } else { 1 } {
-            match status(lead, ps).await {
+        let polled = if all { lead.shards.len() } else { 1 };
+        let told_by_servers = tokio::select! {
+            told = join_all((0..polled).map(|ps| status(lead, ps))) => told,
+            () = stop.cancelled() => return Seen::Stopped,
+        };
+        for (ps, told) in told_by_servers.into_iter().enumerate() {
+            match told {
                 Ok(status) => {
                     let over = silence[ps]
                         .take()
@@ -164,7 +170,10 @@ pub(super) async fn watch(
                     lead.shards[ps].name()
                 );
             }
-            let saved = lead.save(run).await;
+            let saved = tokio::select! {
+                saved = lead.save(run) => saved,
+                () = lead.out_of_time.cancelled() => return Seen::Stopped,
+            };
             save_failed = saved.is_err();
             if let Err(problem) = saved {
                 let pause = if problem.code == Code::E3006 {
@@ -446,48 +455,74 @@ pub(super) async fn close_sessions(
         })
     });
     unclosed.extend(fresh);
-    let due =
-        |tried: &Option<Instant>| tried.is_none_or(|tried| tried.elapsed() >= SERVER_POLL_INTERVAL);
+    // A session stays in the list until it has been closed, so that none is lost if this future is dropped: a server that
+    // is told twice has closed it already.
+    let due = |of: &Unclosed| {
+        of.tried
+            .is_none_or(|tried| tried.elapsed() >= SERVER_POLL_INTERVAL)
+    };
+    let closing = (0..lead.shards.len()).map(|ps| {
+        let sessions = unclosed.iter().enumerate();
+        let sessions = sessions.filter(|(_, of)| of.ps == ps && due(of));
+        let sessions = sessions.map(|(place, of)| (place, *of)).collect();
+        close_on(lead, identity, ps, sessions)
+    });
+    let closed = join_all(closing).await;
+    let closed: HashSet<usize> = closed.into_iter().flatten().collect();
+    let now = Instant::now();
     let mut place = 0;
-    // A session stays in the list until it has been closed, so that none is lost if this future is dropped.
-    while let Some(&Unclosed {
-        ps,
-        task,
-        session,
-        tried,
-    }) = unclosed.get(place)
-    {
-        if !due(&tried) {
-            place += 1;
-            continue;
+    unclosed.retain_mut(|of| {
+        let is_closed = closed.contains(&place);
+        if due(of) {
+            of.tried = Some(now);
         }
-        match lead.shards[ps].close_session(identity, task, session).await {
-            Err(error) if error.may_pass() => {
-                unclosed[place].tried = Some(Instant::now());
-                place += 1;
+        place += 1;
+        !is_closed
+    });
+}
+
+/// Closes sessions on a server, one after the other, until it does not answer. Returns the places of those that need no
+/// further attempt.
+async fn close_on(
+    lead: &Chief,
+    identity: Identity,
+    ps: usize,
+    sessions: Vec<(usize, Unclosed)>,
+) -> Vec<usize> {
+    let mut closed = Vec::with_capacity(sessions.len());
+    for (place, Unclosed { task, session, .. }) in sessions {
+        let closing = lead.shards[ps].close_session(identity, task, session);
+        match tokio::time::timeout(STATUS_TIMEOUT, closing).await {
+            Err(_) => break,
+            Ok(Err(error)) if error.may_pass() => break,
+            Ok(Err(error)) => {
+                warn!(%task, session, %error, "ps:{ps} could not close the session of {task}");
             }
-            closed => {
-                if let Err(error) = closed {
-                    warn!(%task, session, %error, "ps:{ps} could not close the session of {task}");
-                }
-                unclosed.remove(place);
-            }
+            Ok(Ok(_)) => {}
         }
+        closed.push(place);
     }
+    closed
 }
 
 impl Chief {
-    /// Polls the versions, the sizes and the global step of the servers once more.
-    pub(super) async fn refresh(&self, run: &mut Run) {
+    /// Polls the versions, the sizes and the global step of the servers once more. Returns the names of those that do not
+    /// answer.
+    pub(super) async fn refresh(&self, run: &mut Run) -> Vec<String> {
         let told = join_all((0..self.shards.len()).map(|ps| status(self, ps))).await;
+        let mut silent = Vec::new();
         for (ps, status) in told.into_iter().enumerate() {
-            let Ok(status) = status else { continue };
+            let Ok(status) = status else {
+                silent.push(self.shards[ps].name().to_owned());
+                continue;
+            };
             run.versions[ps] = Some(status.store.version);
             run.server_bytes[ps] = status.store.value_bytes;
             if ps == 0 {
                 run.global_step = status.store.global_step;
             }
         }
+        silent
     }
 
     fn save_is_due(&self, run: &Run) -> bool {
