@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use trainyard_input::{Cell, Format, Kept, Layout, TableReader, TableWriter};
 use trainyard_tests::{Ended, Program, write_job};
 
 use crate::end_to_end::LIMIT;
@@ -396,4 +397,86 @@ fn values_that_no_vocabulary_has_and_paths_of_a_shell_are_told_on_the_command_li
             .contains("none of 60 values of `word` in the sample is in its vocabulary");
         assert_eq!(found, is_told, "{file}: {}", ended.output);
     }
+}
+
+/// Writes the rows of a Parquet file of all types 40 times, with a number and a label beside them. Returns the names of its columns.
+fn write_all_types(path: &Path) -> Vec<String> {
+    let types =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/input/testdata/types.parquet");
+    let mut reader = TableReader::new(vec![types.clone()], Format::Parquet, None, None);
+    let mut rows = 0_i64;
+    while reader.read(&mut Vec::new()).expect("read") {
+        rows += 40;
+    }
+    let columns = reader.columns().to_vec();
+    let kept = Kept {
+        files: vec![types; 40],
+        columns: columns.clone(),
+    };
+    let names = ["x", "label"].map(str::to_owned);
+    let row = |row: i64| {
+        [row, row % 3 % 2].map(|number| Cell {
+            values: vec![trainyard_input::Value::Int(number)],
+            list: false,
+        })
+    };
+    let mut layout = Layout::default();
+    layout.see_typed(&names, &row(0));
+    let mut writer = TableWriter::create_with_kept(path, layout, &kept).expect("created");
+    for number in 0..rows {
+        writer.write(&row(number)).expect("written");
+    }
+    writer.finish().expect("finished");
+    columns
+}
+
+trial!(columns_of_all_types_of_parquet_are_kept_with_their_values_and_times_with_their_units);
+fn columns_of_all_types_of_parquet_are_kept_with_their_values_and_times_with_their_units() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let run = |arguments: &[&str]| {
+        let ended = Program::start("trainyard", arguments, &[]).wait(LIMIT);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.output);
+    };
+    let columns = write_all_types(&folder.join("all.parquet"));
+    run(&[
+        "init",
+        &at("all.parquet"),
+        "--out",
+        &at("job"),
+        "--seconds",
+        "0",
+    ]);
+    let job = at("job/job.toml");
+    run(&["train", &job, "--no-evaluation"]);
+    let keep = columns.join(",");
+    for name in ["p.parquet", "p.jsonl", "p.csv", "p.tfrecord"] {
+        // The values of two columns are no text.
+        let texts: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let texts: Vec<&str> = texts.into_iter().filter(|name| *name != "binary").collect();
+        let is_text = matches!(name, "p.jsonl" | "p.csv");
+        let keep = if is_text {
+            texts.join(",")
+        } else {
+            keep.clone()
+        };
+        let data = at("all.parquet");
+        let begin = ["predict", &job, "--input", &data, "--output"];
+        run(&[&begin[..], &[&at(name), "--keep", &keep]].concat());
+    }
+    // The cells of each row, and where the file says that they are times, in which unit.
+    let read = |name: &str| {
+        let mut reader = TableReader::new(vec![folder.join(name)], Format::Parquet, None, None);
+        let mut row = Vec::new();
+        let mut found = Vec::new();
+        while reader.read(&mut row).expect("read") {
+            let mut units = Vec::new();
+            reader.times(|_, column, unit| units.push((column, unit)));
+            found.push(format!("{:?} {units:?}", &row[..columns.len()]));
+        }
+        assert_eq!(reader.columns()[..columns.len()], columns, "{name}");
+        found
+    };
+    assert_eq!(read("p.parquet"), read("all.parquet"));
 }

@@ -3,6 +3,7 @@
 mod columns;
 mod fit;
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -10,10 +11,11 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_daemon::{LogFormat, report};
-use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_input::{
-    Cell, Compression, Decimal, Error, Format, IndexBase, Layout, MissingTexts, NumberStyle,
-    TableReader, TableWriter, TextEncoding, TextStyle, Value, format_of_extension, plain_number,
+    Cell, ColumnKind, Compression, Decimal, Error, Format, IndexBase, Layout, MissingTexts,
+    NumberStyle, TableReader, TableWriter, TextEncoding, TextStyle, Value, format_of_extension,
+    plain_number,
 };
 use trainyard_run_config::expand_files;
 
@@ -26,8 +28,9 @@ use crate::targets::{Existing, check_targets};
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
 
 Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
-otherwise. Columns are known by name, and csv, tsv and parquet files must have the same. A column of texts that are all numbers \
-becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits. Lists are \
+otherwise. Columns are known by name, and csv, tsv and parquet files must have the same. A column of csv or tsv that \
+holds numbers alone becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits; texts of \
+tfrecord and parquet stay texts, except in the columns of --numbers. Lists are \
 written to text with `|` or the character of --separator between their values. What the result could hold only as \
 something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
 `label` and all other columns, which must be numbers and are numbered from 1. The result appears when it is whole.";
@@ -80,6 +83,10 @@ pub(crate) struct Convert {
     /// Units of the numbers of csv and tsv files, such as `%` or `€`, as `input.units`: they are left out.
     #[arg(long, value_name = "TEXT,TEXT", value_delimiter = ',')]
     pub(crate) units: Vec<String>,
+    /// Columns of tfrecord and parquet files whose texts are numbers, and become numbers in tfrecord and parquet: `1.10` and `1.1` are
+    /// one there. Without it, texts stay texts.
+    #[arg(long, value_name = "COLUMN,COLUMN", value_delimiter = ',')]
+    pub(crate) numbers: Vec<String>,
     /// Replaces an existing OUT. A file that is read is never replaced.
     #[arg(long)]
     pub(crate) force: bool,
@@ -195,6 +202,8 @@ struct NumberColumns {
     style: NumberStyle,
     /// For each column, whether a text was no number.
     are_texts: Vec<bool>,
+    /// For each column, each unit of its numbers with the first text of it and its row, from 1. A number without a unit has the unit ``.
+    units: Vec<BTreeMap<String, (u64, String)>>,
 }
 
 impl NumberColumns {
@@ -202,6 +211,7 @@ impl NumberColumns {
         Self {
             style,
             are_texts: Vec::new(),
+            units: Vec::new(),
         }
     }
 
@@ -219,6 +229,78 @@ impl NumberColumns {
             };
             *are_texts = *are_texts || cell.values.iter().any(is_text);
         }
+    }
+
+    /// Notes the units of the numbers of a row.
+    fn see_units(&mut self, number: u64, row: &[Cell]) {
+        if self.style.units.is_empty() {
+            return;
+        }
+        self.units
+            .resize_with(row.len().max(self.units.len()), BTreeMap::new);
+        for (units, cell) in self.units.iter_mut().zip(row) {
+            for value in &cell.values {
+                let Value::Text(text) = value else { continue };
+                let Some(plain) = plain_number(&self.style, text) else {
+                    continue;
+                };
+                let is_zero = plain.unit.is_none() && plain.text.parse() == Ok(0.0);
+                let unit = plain.unit.unwrap_or_default();
+                if !is_zero && !units.contains_key(unit) {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    units.insert(unit.to_owned(), (number, text));
+                }
+            }
+        }
+    }
+
+    /// Returns the columns of numbers that have several units, one of which may be none.
+    fn of_several_units(&self) -> impl Iterator<Item = (usize, &BTreeMap<String, (u64, String)>)> {
+        let columns = self.units.iter().zip(&self.are_texts).enumerate();
+        columns
+            .filter(|(_, (units, are_texts))| !**are_texts && units.len() > 1)
+            .map(|(place, (units, _))| (place, units))
+    }
+
+    /// Refuses a column whose numbers have several units: without them, they would be one quantity.
+    ///
+    /// # Errors
+    /// There is such a column.
+    fn refuse_several_units(&self, columns: &[String]) -> Result<(), Diagnostic> {
+        let mut several = self.of_several_units();
+        let found =
+            several.find(|(_, units)| units.keys().filter(|unit| !unit.is_empty()).count() > 1);
+        let Some((place, units)) = found else {
+            return Ok(());
+        };
+        let shown = units
+            .values()
+            .map(|(row, text)| format!("{text:?} in row {row}"));
+        let message = format!(
+            "the column `{}` has numbers of several units, {}: without the units they would be one quantity",
+            columns.get(place).map_or("", String::as_str),
+            shown.collect::<Vec<_>>().join(" and ")
+        );
+        Err(Diagnostic::error(Code::E4003, message).help(
+            "convert the numbers to one unit in the input, or name the unit of other columns alone in --units: the column then stays one of texts",
+        ))
+    }
+
+    /// Tells the columns of which some numbers have a unit and others have none.
+    fn notes(&self, columns: &[String]) -> Vec<Diagnostic> {
+        let note = |(place, units): (usize, &BTreeMap<String, (u64, String)>)| {
+            let shown = units
+                .values()
+                .map(|(row, text)| format!("{text:?} in row {row}"));
+            let message = format!(
+                "the column `{}` has numbers with a unit and without one, {}: they are taken for one quantity",
+                columns.get(place).map_or("", String::as_str),
+                shown.collect::<Vec<_>>().join(" and ")
+            );
+            Diagnostic::warning(Code::E4005, message)
+                .help("write the unit at all of them or at none, where they are not of one unit")
+        };
+        self.of_several_units().map(note).collect()
     }
 
     /// Writes the numbers of a row as plain decimals.
@@ -245,6 +327,38 @@ fn texts_of_column(argument: &str) -> Result<(String, Vec<String>), String> {
         .ok_or("must be a column and its texts, such as `age=-999,NA`, or `country=` for none")?;
     let texts = texts.split(',').filter(|text| !text.is_empty());
     Ok((column.to_owned(), texts.map(str::to_owned).collect()))
+}
+
+/// Refuses the name of a column that the input does not have.
+fn refuse_unknown(names: &[String], columns: &[String]) -> Result<(), Diagnostic> {
+    match names.iter().find(|name| !columns.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("--numbers {name}: the input has no such column");
+            let problem = Diagnostic::error(Code::E1000, message);
+            Err(match suggest(name, columns.iter().map(String::as_str)) {
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => problem.help(format!("columns: {}", listed(columns))),
+            })
+        }
+    }
+}
+
+/// Tells the columns of --numbers that stay texts.
+fn told_of_no_numbers(names: &[String], layout: &Layout) -> Vec<Diagnostic> {
+    let columns = layout.columns.iter();
+    let texts = columns
+        .filter(|column| column.kind == Some(ColumnKind::Text) && names.contains(&column.name));
+    let told = texts.map(|column| {
+        let message = format!(
+            "--numbers {}: the column stays one of texts, since one of them is no number, or is written as none is or has more digits than a \
+             number keeps",
+            column.name
+        );
+        Diagnostic::warning(Code::E4005, message)
+            .help("--missing names words that stand for a missing number")
+    });
+    told.collect()
 }
 
 /// Returns a parser of one of these names.
@@ -283,8 +397,19 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             &files,
             Existing::by_force(arguments.force),
         )?;
+        if arguments.output == Path::new("-") {
+            let message = "`-` is no file, and would become one of this name".to_owned();
+            return Err(Diagnostic::error(Code::E1201, message)
+                .help("name a file; ./- is one of this name"));
+        }
         let style = arguments.style(from)?;
         let is_text = matches!(from, Format::Csv | Format::Tsv);
+        let has_types = |format| matches!(format, Format::TfRecord | Format::Parquet);
+        let are_typed = has_types(from) && has_types(to);
+        if !are_typed && !arguments.numbers.is_empty() {
+            let message = "--numbers is for texts of tfrecord and parquet files that are written to tfrecord or parquet";
+            return Err(Diagnostic::error(Code::E1000, message).help("leave it out"));
+        }
         let open = |files: Vec<PathBuf>| arguments.reader(files, from, style.clone());
         let has_header = is_text && files.len() > 1;
         let of_files = if has_header || from == Format::Parquet {
@@ -312,8 +437,12 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             }
             times.see(&reader, &of_files)?;
             numbers.see(&row);
+            numbers.see_units(rows + 1, &row);
             numbers.make_plain(&mut row);
-            layout.see(reader.columns(), &row);
+            match are_typed {
+                true => layout.see_typed_except(&arguments.numbers, reader.columns(), &row),
+                false => layout.see(reader.columns(), &row),
+            }
             texts.see(rows + 1, reader.columns(), &row)?;
             if told.is_none() && is_text && matches!(to, Format::TfRecord | Format::Parquet) {
                 told = undivided(reader.columns(), &row);
@@ -324,6 +453,8 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             }
         }
         line.finish_and_clear();
+        numbers.refuse_several_units(reader.columns())?;
+        refuse_unknown(&arguments.numbers, reader.columns())?;
         if rows == 0 {
             let message = format!("the input holds no record: {}", arguments.input.join(", "));
             return Err(
@@ -340,8 +471,13 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         }
         report(&times.notes(to), LogFormat::Text);
         report(told_of_empty(&layout, to).as_slice(), LogFormat::Text);
+        report(&numbers.notes(reader.columns()), LogFormat::Text);
         report(&texts.notes(&layout), LogFormat::Text);
         texts.settle(&mut layout);
+        report(
+            &told_of_no_numbers(&arguments.numbers, &layout),
+            LogFormat::Text,
+        );
         let columns = layout.columns.len();
         let fit = Fit::new(to, arguments.separator, &layout)?;
         let unwritten = |error| unwritten(&arguments.output, error);

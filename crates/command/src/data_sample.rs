@@ -52,7 +52,8 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
             options.compression,
             options.columns.clone(),
         )
-        .in_style(options.text.clone());
+        .in_style(options.text.clone())
+        .rounding_decimals();
         let mut reader = if options.trim {
             reader.trimmed()
         } else {

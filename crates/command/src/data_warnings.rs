@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::{Absent, ColumnProfile, Options, Profile, TimeUnit};
+use trainyard_input::{Absent, ColumnProfile, Decimal, Options, Profile, TimeUnit};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
@@ -16,13 +16,19 @@ use crate::data_sample::{Extent, profile};
 
 mod categories;
 mod classes;
+mod commas;
 mod idle_numbers;
+mod units;
 
-use categories::{look_at_admission, look_at_blanks, look_at_ids, look_at_vocabulary};
-use classes::look_at_number_of_classes;
+use categories::{
+    look_at_admission, look_at_blanks, look_at_ids, look_at_separator, look_at_vocabulary,
+};
+use classes::{look_at_number_of_classes, look_for_probabilities};
 use idle_numbers::{look_at_numbers, look_at_settings};
+use units::look_at_units;
 
 pub(crate) use classes::look_for_class_of_several_texts;
+pub(crate) use commas::doubtful_commas;
 
 /// Fewest records that allow conclusions about the others.
 const RECORDS_MIN: u64 = 50;
@@ -57,6 +63,16 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     for feature in &job.features {
         findings.warnings.extend(look_at_settings(feature));
     }
+    for feature in &job.features {
+        findings
+            .warnings
+            .extend(look_at_separator(feature, profile));
+    }
+    findings
+        .warnings
+        .extend(look_for_probabilities(job, profile));
+    findings.warnings.extend(look_at_commas(job, profile));
+    findings.warnings.extend(look_at_units(job, profile));
     look_at_groups(job, profile, &mut findings);
     look_for_missing_of(job, profile, &mut findings);
     if profile.rows < RECORDS_MIN {
@@ -328,7 +344,10 @@ fn look_at_label(
                 .warnings
                 .extend(look_at_number_of_classes(classes, column));
         }
-        if findings.warnings.is_empty() && column.distinct() > 1 {
+        if findings.warnings.is_empty()
+            && column.distinct() > 1
+            && (label.vocabulary.is_some() || column.numbers.fractions == 0)
+        {
             let line = format!(
                 "{} classes in {} records: {}",
                 column.distinct(),
@@ -366,6 +385,20 @@ pub(crate) fn column_of(feature: &FeatureConfig) -> Option<&String> {
         | FeatureKind::Dynamic { column, .. } => Some(column),
         FeatureKind::Crossed { .. } => None,
     }
+}
+
+/// Warns about numbers whose commas the job takes for decimal ones, though it does not say that points stand between thousands.
+fn look_at_commas(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
+    let numbers = &job.input.text.numbers;
+    if numbers.decimal == Decimal::Point || numbers.thousands.is_some() {
+        return Vec::new();
+    }
+    let told = doubtful_commas(profile, numbers).into_iter();
+    let told = told.map(|commas| {
+        let besides = "or say with input.thousands = \".\" that commas are decimal ones";
+        warning(commas.message(), &commas.remedy(besides))
+    });
+    told.collect()
 }
 
 /// Warns about files without any value of a column that the others have.

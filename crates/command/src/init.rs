@@ -217,15 +217,10 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         Some(_) => Some(profile(&source.eval_options(), extent)?),
         None => None,
     };
-    // Files that init writes have numbers.
-    let texts = if divides {
-        Vec::new()
-    } else {
-        if let Some(evaluated) = &mut evaluated {
-            source.keep_texts(evaluated)?;
-        }
-        source.keep_texts(&mut found)?
-    };
+    if let Some(evaluated) = &mut evaluated {
+        source.keep_texts(evaluated)?;
+    }
+    let texts = source.keep_texts(&mut found)?;
     let wishes = Wishes {
         label: arguments.label.clone(),
         positive: arguments.positive.clone(),
@@ -363,7 +358,8 @@ fn texts_told(columns: &[String]) -> Vec<Diagnostic> {
             "`{column}` holds numbers as texts: the job takes them for names, since the format has types"
         );
         Diagnostic::warning(Code::E4005, message).help(
-            "write the column as numbers, in Python by `pandas.to_numeric`, and run `trainyard init` again. Names may stay",
+            "if they are numbers, `trainyard convert IN OUT --numbers COLUMN` writes them as such, or in Python `pandas.to_numeric`: run \
+             `trainyard init` on the result. Names may stay",
         )
     });
     told.collect()
@@ -464,7 +460,9 @@ fn beside(folder: &Path, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use trainyard_input::{Cell, Layout, Options, TableReader, TableWriter, Value};
+    #[cfg(feature = "parquet")]
+    use trainyard_input::Kept;
+    use trainyard_input::{Cell, Layout, TableReader, TableWriter, Value};
 
     use super::*;
 
@@ -544,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_as_texts_of_a_format_with_types_are_numbers_with_words_for_missing_ones() {
+    fn numbers_as_texts_of_a_format_with_types_stay_texts_in_the_parts() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("all.tfrecord");
         let names = ["y", "x"].map(str::to_owned);
@@ -557,14 +555,14 @@ mod tests {
                 let x = match row % 10 {
                     3 => "1e999".to_owned(),
                     7 => "NULL".to_owned(),
-                    _ => format!("{}.5", row % 40),
+                    _ => format!("{}.50", row % 40),
                 };
                 [text((row % 2).to_string()), text(x)]
             })
             .collect();
         let mut layout = Layout::default();
         for row in &rows {
-            layout.see(&names, row);
+            layout.see_typed(&names, row);
         }
         let mut writer = TableWriter::create(&data, Format::TfRecord, layout).expect("created");
         for row in &rows {
@@ -573,35 +571,117 @@ mod tests {
         writer.finish().expect("finished");
         let out = folder.path().join("job");
         run(&[&data, Path::new("--out"), &out]).expect("a job");
-        let job = Job::load(&out.join("job.toml"), &[]).expect("a job");
-        assert_eq!(job.input.missing.everywhere, ["1e999", "NULL"]);
-        assert!(content(&out.join("job.toml")).contains("kind = \"numeric\""));
-        let options = |files| Options {
-            missing: job.input.missing.clone(),
-            ..Options::new(files, Format::TfRecord)
+        let text = content(&out.join("job.toml"));
+        assert!(!text.contains("kind = \"numeric\""), "{text}");
+        let parts = ["train", "eval"].map(|part| out.join(format!("{part}.tfrecord")));
+        let mut reader = TableReader::new(parts.to_vec(), Format::TfRecord, None, None);
+        let mut row = Vec::new();
+        let mut found = Vec::new();
+        while reader.read(&mut row).expect("read") {
+            found.push(format!("{row:?}"));
+        }
+        let mut expected: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+
+    /// Writes the rows of the file of all types 40 times, with two columns beside them.
+    #[cfg(feature = "parquet")]
+    fn write_all_types(path: &Path, label: impl Fn(usize) -> Value) {
+        let types = Path::new(env!("CARGO_MANIFEST_DIR")).join("../input/testdata/types.parquet");
+        let mut reader = TableReader::new(vec![types.clone()], Format::Parquet, None, None);
+        let mut rows = 0;
+        while reader.read(&mut Vec::new()).expect("read") {
+            rows += 40;
+        }
+        // An infinite number is told, and no file of it is checked without a warning.
+        let mut columns = reader.columns().to_vec();
+        columns.retain(|name| name != "f64_inf");
+        let kept = Kept {
+            files: vec![types; 40],
+            columns,
         };
-        let written = options(vec![out.join("train.tfrecord")]);
-        let mut reader = TableReader::new(written.files, Format::TfRecord, None, None);
+        let names = ["x", "label"].map(str::to_owned);
+        let row = |row: usize| {
+            [Value::Int(row as i64), label(row)].map(|value| Cell {
+                values: vec![value],
+                list: false,
+            })
+        };
+        let mut layout = Layout::default();
+        layout.see_typed(&names, &row(0));
+        let mut writer = TableWriter::create_with_kept(path, layout, &kept).expect("created");
+        for number in 0..rows {
+            writer.write(&row(number)).expect("written");
+        }
+        writer.finish().expect("finished");
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn the_job_of_parts_of_a_parquet_file_reads_the_file_of_all_types_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.parquet");
+        write_all_types(&data, |row| Value::Int((row % 3 % 2) as i64));
+        let out = folder.path().join("job");
+        run(&[&data, Path::new("--out"), &out]).expect("a job");
+        let mut job = Job::load(&out.join("job.toml"), &[]).expect("a job");
+        job.input.train.files = vec![data.display().to_string()];
+        let mut problems = Vec::new();
+        check_inputs(
+            &job,
+            &*PREMADE(&job).expect("a model"),
+            &mut Vec::new(),
+            &mut problems,
+        );
+        assert_eq!(problems, []);
+        let units = |path: &Path| {
+            let mut reader = TableReader::new(vec![path.to_owned()], Format::Parquet, None, None);
+            let mut units = std::collections::BTreeMap::new();
+            let mut row = Vec::new();
+            while reader.read(&mut row).expect("read") {
+                reader.times(|_, column, unit| {
+                    units.insert(column, unit);
+                });
+            }
+            (reader.columns().to_vec(), units)
+        };
+        let all = units(&data);
+        assert!(all.1.len() > 5, "{all:?}");
+        for part in ["train.parquet", "eval.parquet"] {
+            assert_eq!(units(&out.join(part)), all, "{part}");
+        }
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn classes_as_floats_are_whole_numbers_in_the_parts_and_a_later_fraction_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.parquet");
+        let out = folder.path().join("job");
+        let arguments = [&data, Path::new("--out"), &out];
+        write_all_types(&data, |row| Value::Float((row % 3) as f64));
+        run(&arguments).expect("a job");
+        let mut reader =
+            TableReader::new(vec![out.join("train.parquet")], Format::Parquet, None, None);
         let mut row = Vec::new();
         while reader.read(&mut row).expect("read") {
-            let is_text = |value: &Value| matches!(value, Value::Text(_));
-            assert!(
-                !row.iter().any(|cell| cell.values.iter().any(is_text)),
-                "{row:?}"
-            );
+            let label = row.last().expect("a label");
+            assert!(matches!(label.values[..], [Value::Int(0..3)]), "{label:?}");
         }
-        // Files that stay as they are have no numbers for a job.
-        let whole = folder.path().join("whole");
-        run(&[
-            &data,
-            Path::new("--eval-share"),
-            Path::new("0"),
-            Path::new("--out"),
-            &whole,
-        ])
-        .expect("a job");
-        let text = content(&whole.join("job.toml"));
-        assert!(!text.contains("kind = \"numeric\""), "{text}");
+        let late = |row: usize| match row {
+            100 => Value::Float(0.5),
+            row => Value::Float((row % 3) as f64),
+        };
+        write_all_types(&data, late);
+        let more = ["--force", "--rows", "50"].map(Path::new);
+        let refused = run(&[&arguments[..], &more].concat()).expect_err("a fraction");
+        assert!(
+            refused.message.contains("`label` holds 0.5"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Predict {
 /// Where predictions go.
 enum Output {
     Lines(Box<(Sink, Writer)>),
-    Table(Table, Checks),
+    Table(Box<Table>, Checks),
 }
 
 impl Output {
@@ -219,7 +219,8 @@ impl Output {
         refuse_own_input(path, &input.files)?;
         refuse_absent_folder(path)?;
         let checks = Checks { kept: kept.clone() };
-        Ok(Self::Table(Table::new(path, format, kept, input)?, checks))
+        let table = Table::new(path, format, kept, input)?;
+        Ok(Self::Table(Box::new(table), checks))
     }
 
     fn add(&mut self, predicted: &Predicted) -> Result<(), Diagnostic> {

@@ -8,6 +8,7 @@ mod text;
 mod tfrecord;
 
 pub(crate) use self::lists::several;
+pub(crate) use self::parquet::ParquetCopier;
 use crate::record_format::RecordFormat;
 use crate::{Format, IndexBase};
 

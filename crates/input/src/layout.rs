@@ -53,8 +53,43 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Extends the layout by a row.
+    /// Extends the layout by a row. Texts of numbers are numbers.
     pub fn see(&mut self, names: &[String], row: &[Cell]) {
+        self.see_as(names, row, kind);
+    }
+
+    /// Extends the layout by a row of a format with types: a text stays one, also that of a number.
+    pub fn see_typed(&mut self, names: &[String], row: &[Cell]) {
+        self.see_as(names, row, |value| match value {
+            Value::Int(_) => ColumnKind::Int,
+            Value::Float(_) => ColumnKind::Float,
+            Value::Text(_) => ColumnKind::Text,
+        });
+    }
+
+    /// Extends the layout by a row as [`Layout::see_typed`], except that texts of numbers in these columns are numbers.
+    pub fn see_typed_except(&mut self, numbers: &[String], names: &[String], row: &[Cell]) {
+        if numbers.is_empty() {
+            return self.see_typed(names, row);
+        }
+        let are_numbers = names.iter().map(|name| numbers.contains(name));
+        let are_numbers: Vec<bool> = are_numbers.collect();
+        let of = |wanted: bool| -> Vec<Cell> {
+            let cells = row.iter().zip(&are_numbers);
+            let cells = cells.map(|(cell, is)| {
+                if *is == wanted {
+                    cell.clone()
+                } else {
+                    Cell::default()
+                }
+            });
+            cells.collect()
+        };
+        self.see(names, &of(true));
+        self.see_typed(names, &of(false));
+    }
+
+    fn see_as(&mut self, names: &[String], row: &[Cell], kind: impl Fn(&Value) -> ColumnKind) {
         for name in names.iter().skip(self.columns.len()) {
             self.columns.push(ColumnLayout {
                 name: name.clone(),
@@ -123,20 +158,39 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
     }
 }
 
+/// Floats from here on are written with an exponent, which says that they are no whole numbers of all their digits.
+const EXPONENT_FROM: f64 = 1e16;
+/// Floats below this one are written with an exponent.
+const EXPONENT_BELOW: f64 = 1e-5;
+
 /// Appends a value as text. A float becomes the shortest decimal that parses to the same value: as an `f32` if the
-/// float is exactly one, otherwise as an `f64`.
+/// float is exactly one, otherwise as an `f64`. Very large and very small ones have an exponent (`repr` of Python), so that they are not
+/// taken for whole numbers beyond 64 bits.
 pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => {
             let short = *number as f32;
-            let text = if f64::from(short) == *number {
-                short.to_string()
-            } else {
-                number.to_string()
+            let is_short = f64::from(short) == *number;
+            let far = number.abs();
+            let has_exponent = far >= EXPONENT_FROM || far < EXPONENT_BELOW && far > 0.0;
+            let text = match (is_short, has_exponent && number.is_finite()) {
+                (true, true) => format!("{short:e}"),
+                (true, false) => short.to_string(),
+                (false, true) => format!("{number:e}"),
+                (false, false) => number.to_string(),
             };
             out.extend_from_slice(text.as_bytes());
         }
         Value::Text(text) => out.extend_from_slice(text),
+    }
+}
+
+impl Value {
+    /// Returns the value as the writers of text write it.
+    pub fn to_text(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        text(self, &mut out);
+        out
     }
 }

@@ -74,6 +74,7 @@ pub use options::{Interleave, Options};
 pub use output::CompressedFile;
 pub use prefetch::{Batches, Prefetch, PrefetchError};
 pub use record_fetcher::RecordFetcher;
+pub use record_format::Kept;
 pub use record_index::RecordIndex;
 pub use record_unit::RecordUnit;
 pub use rule::RowRule;
@@ -82,7 +83,7 @@ pub use scan::{Scan, Scanned};
 pub use schema::{Field, FieldKind, Fraction, Gaps, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
-pub use table::{Absent, ColumnProfile, Numbers, Profile, TableReader, TableWriter};
+pub use table::{Absent, ColumnProfile, Numbers, Profile, RowCopier, TableReader, TableWriter};
 pub use trainyard_input_options::{
     BadRows, Compression, Decimal, Format, IndexBase, MissingTexts, NumberStyle, Sharding,
     TextEncoding, TextStyle, TimeUnit,

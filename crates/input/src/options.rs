@@ -41,6 +41,9 @@ pub struct Options {
     pub text: TextStyle,
     /// Texts that stand for a missing value, besides the empty one, by columns.
     pub missing: MissingTexts,
+    /// Decimal numbers that floats of 64 bits would round are read as texts of all their digits by who reads all columns, as a
+    /// [`crate::TableReader`]. Otherwise they are numbers, as features have them.
+    pub keeps_digits: bool,
     /// Treatment of bad rows.
     pub bad_rows: BadRows,
     /// Most bad rows under [`BadRows::Skip`].
@@ -81,6 +84,7 @@ impl Options {
             trim: false,
             text: TextStyle::default(),
             missing: MissingTexts::default(),
+            keeps_digits: true,
             bad_rows: BadRows::Fail,
             bad_rows_max: 0,
             dead_letter: None,

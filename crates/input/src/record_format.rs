@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trainyard_storage::Storage;
 
@@ -81,6 +81,9 @@ pub(crate) struct InputFile<'a> {
     pub(crate) trim: bool,
     /// Byte between the fields of CSV; absent = the comma.
     pub(crate) delimiter: Option<u8>,
+    /// Decimal numbers keep all their digits where all columns are read.
+    #[cfg(feature = "parquet")]
+    pub(crate) keeps_digits: bool,
 }
 
 impl InputFile<'_> {
@@ -233,6 +236,17 @@ pub(crate) struct Target<'a> {
     pub(crate) layout: &'a Layout,
     /// Byte between the fields of CSV; absent = the comma.
     pub(crate) delimiter: Option<u8>,
+    /// Columns that stand before those of the layout. Only Parquet has them.
+    pub(crate) kept: Option<&'a Kept>,
+}
+
+/// Columns of Parquet files that a Parquet file keeps, row by row, with the types and bits that they have there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The files. Together they have as many rows as are written.
+    pub files: Vec<PathBuf>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
 }
 
 /// Writer of the rows of a table. Errors are messages about the file.

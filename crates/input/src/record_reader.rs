@@ -34,6 +34,8 @@ impl RecordReader {
             compression: options.compression,
             trim: options.trim,
             delimiter: options.text.delimiter,
+            #[cfg(feature = "parquet")]
+            keeps_digits: options.keeps_digits,
         };
         let records = formats::format(options.format).open(&file, schema)?;
         Ok(Self {

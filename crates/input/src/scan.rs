@@ -48,6 +48,7 @@ impl Scan {
         let mut wanted = schema.clone();
         let is_wanted = |name: &String| schema.fields.iter().any(|field| field.name == *name);
         let others = kept.iter().filter(|name| !is_wanted(name));
+        wanted.kept = others.clone().cloned().collect();
         wanted.fields.extend(others.map(|name| Field {
             name: name.clone(),
             kind: FieldKind::BYTES,

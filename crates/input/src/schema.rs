@@ -135,6 +135,8 @@ pub struct Schema {
     pub fields: Vec<Field>,
     /// Rules that each record follows. A record that breaks one is bad, as one that cannot be parsed.
     rules: Vec<Rule>,
+    /// Fields that are not parsed: their cells are written elsewhere, so that their columns may have any type.
+    pub(crate) kept: Vec<String>,
 }
 
 impl Schema {

@@ -1,5 +1,6 @@
 //! Tables: records of any format as rows of cells, for programs that convert files.
 
+mod copier;
 mod profile;
 mod writer;
 
@@ -17,6 +18,7 @@ use crate::{
     BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, Value,
 };
 
+pub use copier::RowCopier;
 use profile::is_missing;
 pub use profile::{Absent, ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
@@ -70,6 +72,13 @@ impl TableReader {
     #[must_use]
     pub fn in_style(mut self, style: TextStyle) -> Self {
         self.options.text = style;
+        self
+    }
+
+    /// Reads decimal numbers as features have them: by default, those that a float rounds are texts of all their digits.
+    #[must_use]
+    pub fn rounding_decimals(mut self) -> Self {
+        self.options.keeps_digits = false;
         self
     }
 

@@ -91,6 +91,7 @@ fn options(job: &Job, section: &InputPart, part: Part, shard: Shard) -> input::O
         trim: job.input.trim,
         text: job.input.text.clone(),
         missing: job.input.missing.clone(),
+        keeps_digits: true,
         bad_rows: job.input.bad_rows,
         bad_rows_max: job.input.bad_rows_max,
         dead_letter: None,

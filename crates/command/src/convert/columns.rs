@@ -219,7 +219,13 @@ impl TextColumns {
     ) -> Result<(), Diagnostic> {
         self.columns
             .resize_with(row.len().max(self.columns.len()), Texts::default);
-        if matches!(self.to, Format::Csv | Format::Tsv) {
+        if matches!(self.to, Format::Csv | Format::Tsv | Format::LibSvm(_)) {
+            for (cell, name) in row.iter().zip(names) {
+                let is_bytes = |value: &&Value| matches!(value, Value::Text(text) if std::str::from_utf8(text).is_err());
+                if let Some(Value::Text(text)) = cell.values.iter().find(is_bytes) {
+                    return Err(no_utf8(number, name, text, (self.from, self.to)));
+                }
+            }
             for (column, cell) in self.columns.iter_mut().zip(row) {
                 let is_surrounded = |value: &Value| match value {
                     Value::Text(text) => are_surrounded(text),
@@ -243,7 +249,7 @@ impl TextColumns {
                     && std::str::from_utf8(text).is_err()
                 {
                     if !may_be_bytes {
-                        return Err(no_utf8(number, name, text));
+                        return Err(no_utf8(number, name, text, (self.from, self.to)));
                     }
                     column.has_bytes = true;
                 }
@@ -354,14 +360,24 @@ fn is_rounded(digits: &[u8]) -> bool {
     }
 }
 
-fn no_utf8(row: u64, column: &str, text: &[u8]) -> Diagnostic {
+fn no_utf8(row: u64, column: &str, text: &[u8], (from, to): (Format, Format)) -> Diagnostic {
     let message = format!(
-        "row {row} of the input, column `{column}`: {} is no UTF-8, which the texts of parquet are",
-        shown(text)
+        "row {row} of the input, column `{column}`: {} is no UTF-8, which the texts of {} are",
+        shown(text),
+        to.name()
     );
-    Diagnostic::error(Code::E4005, message).help(
-        "say with --encoding how the files are written, as latin1; or correct the text, or write csv, tsv or tfrecord",
-    )
+    let help = match (from, to) {
+        (Format::Csv | Format::Tsv, Format::Parquet) => {
+            "say with --encoding how the files are written, as latin1; or correct the text, or write tfrecord"
+        }
+        (Format::Csv | Format::Tsv, _) => {
+            "say with --encoding how the files are written, as latin1; or correct the text"
+        }
+        _ => {
+            "write tfrecord or parquet, which hold any bytes; or leave the column out of the input"
+        }
+    };
+    Diagnostic::error(Code::E4005, message).help(help)
 }
 
 #[cfg(test)]

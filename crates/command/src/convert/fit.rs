@@ -92,7 +92,7 @@ impl Fit {
         let lists = self.columns.iter().zip(row).filter(|(c, _)| c.list);
         for (column, cell) in lists {
             for value in &cell.values {
-                let text = text_of(value);
+                let text = value.to_text();
                 if text.contains(&self.separator) {
                     return Some(divided(&column.name, &text, self.separator));
                 }
@@ -121,7 +121,7 @@ impl Fit {
             return;
         }
         for cell in row.iter_mut().filter(|cell| cell.values.len() > 1) {
-            let texts: Vec<Vec<u8>> = cell.values.iter().map(text_of).collect();
+            let texts: Vec<Vec<u8>> = cell.values.iter().map(Value::to_text).collect();
             cell.values = vec![Value::Text(texts.join(&self.separator))];
         }
     }
@@ -195,7 +195,7 @@ fn divided<'a>(column: &'a str, value: &[u8], separator: u8) -> Misfit<'a> {
 fn one_word<'a>(column: &'a str, values: &[Value]) -> Option<Misfit<'a>> {
     match values {
         [] => None,
-        [value] => no_word(column, &text_of(value), false),
+        [value] => no_word(column, &value.to_text(), false),
         several => Some(Misfit {
             column,
             value: format!("{} values", several.len()),
@@ -209,7 +209,7 @@ fn one_word<'a>(column: &'a str, values: &[Value]) -> Option<Misfit<'a>> {
 fn words<'a>(column: &'a str, values: &[Value]) -> Option<Misfit<'a>> {
     let parts_alone = values.len() == 1;
     values.iter().find_map(|value| {
-        let text = text_of(value);
+        let text = value.to_text();
         if !parts_alone {
             return no_word(column, &text, true);
         }
@@ -232,22 +232,6 @@ fn no_word<'a>(column: &'a str, text: &[u8], in_list: bool) -> Option<Misfit<'a>
         help: "write numbers there, without spaces, `:`, `#` or `|`; or write tfrecord or parquet"
             .to_owned(),
     })
-}
-
-/// Returns a value as the writers of text write it.
-fn text_of(value: &Value) -> Vec<u8> {
-    match value {
-        Value::Text(text) => text.clone(),
-        Value::Int(number) => number.to_string().into_bytes(),
-        Value::Float(number) => {
-            let short = *number as f32;
-            if f64::from(short) == *number {
-                short.to_string().into_bytes()
-            } else {
-                number.to_string().into_bytes()
-            }
-        }
-    }
 }
 
 /// Returns a value for a message.

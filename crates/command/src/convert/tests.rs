@@ -185,3 +185,156 @@ fn a_column_without_values_is_told_where_the_result_does_not_name_it() {
     );
     assert_eq!(told_of_empty(&layout, Format::Parquet), None);
 }
+
+fn convert_to(words: &[&std::ffi::OsStr]) -> Result<(), String> {
+    let line = Line::try_parse_from(words).expect("arguments");
+    let told = convert(&line.convert);
+    told.map_err(|problems| problems.iter().map(Diagnostic::render).collect())
+}
+
+#[test]
+fn texts_of_a_format_with_types_stay_texts_unless_their_column_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (from, to) = (path("a.tfrecord"), path("b.tfrecord"));
+    write(
+        &from,
+        Format::TfRecord,
+        ColumnKind::Text,
+        &[&["1.10"], &["1.1"]],
+    )
+    .expect("written");
+    let values = |path: &Path| {
+        let mut reader = TableReader::new(vec![path.to_owned()], Format::TfRecord, None, None);
+        let mut row = Vec::new();
+        let mut out = Vec::new();
+        while reader.read(&mut row).expect("read") {
+            let place = reader.columns().iter().position(|name| name == "x");
+            out.extend(row[place.expect("x")].values.clone());
+        }
+        out
+    };
+    let words = ["convert".as_ref(), from.as_os_str(), to.as_os_str()];
+    convert_to(&words).expect("converted");
+    let text = |text: &str| Value::Text(text.into());
+    assert_eq!(values(&to), [text("1.10"), text("1.1")]);
+    let more = ["--force", "--numbers", "x"].map(std::ffi::OsStr::new);
+    convert_to(&[&words[..], &more].concat()).expect("converted");
+    let number = Value::Float(f64::from(1.1_f32));
+    assert_eq!(values(&to), [number.clone(), number]);
+    let more = ["--force", "--numbers", "labels"].map(std::ffi::OsStr::new);
+    let told = convert_to(&[&words[..], &more].concat()).expect_err("no such column");
+    assert!(told.contains("did you mean `label`?"), "{told}");
+    let csv = path("c.csv");
+    let more = ["--numbers", "x"].map(std::ffi::OsStr::new);
+    let words = ["convert".as_ref(), from.as_os_str(), csv.as_os_str()];
+    let told = convert_to(&[&words[..], &more].concat()).expect_err("csv has no types");
+    assert!(told.contains("--numbers is for"), "{told}");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_where_text_is_written_with_row_and_column() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let from = folder.path().join("a.tfrecord");
+    let names = ["label", "x"].map(str::to_owned);
+    let row = |bytes: &[u8]| {
+        [b"1", bytes].map(|bytes| Cell {
+            values: vec![Value::Text(bytes.to_vec())],
+            list: false,
+        })
+    };
+    let rows = [row(b"a"), row(b"\xff\x00")];
+    let mut layout = Layout::default();
+    rows.iter().for_each(|row| layout.see_typed(&names, row));
+    let mut writer = TableWriter::create(&from, Format::TfRecord, layout).expect("created");
+    rows.iter()
+        .for_each(|row| writer.write(row).expect("written"));
+    writer.finish().expect("finished");
+    for ending in ["csv", "tsv", "svm"] {
+        let to = folder.path().join(format!("b.{ending}"));
+        let words = ["convert".as_ref(), from.as_os_str(), to.as_os_str()];
+        let more = ["--to", if ending == "svm" { "libsvm" } else { ending }];
+        let words = [&words[..], &more.map(std::ffi::OsStr::new)].concat();
+        let told = convert_to(&words).expect_err("no text");
+        for part in ["row 2", "`x`", "\\xff\\x00", "is no UTF-8"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!to.exists());
+    }
+}
+
+#[test]
+fn numbers_of_several_units_are_refused_and_those_with_and_without_one_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, to) = (folder.path().join("a.csv"), folder.path().join("b.csv"));
+    let words = ["convert".as_ref(), from.as_os_str(), to.as_os_str()];
+    let more = ["--force", "--units", "$,%"].map(std::ffi::OsStr::new);
+    let words = [&words[..], &more].concat();
+    std::fs::write(&from, "x,y\n$5,7%\n0,1%\n5%,2%\n").expect("written");
+    let told = convert_to(&words).expect_err("two units");
+    for part in ["`x`", "\"$5\" in row 1", "\"5%\" in row 3"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!to.exists());
+    std::fs::write(&from, "x,y\n$5,7%\n0,1%\nnone,2%\n5%,3%\n").expect("written");
+    convert_to(&words).expect("a column of texts");
+    let text = std::fs::read_to_string(&to).expect("written");
+    assert_eq!(text, "x,y\n$5,7\n0,1\nnone,2\n5%,3\n");
+    let style = NumberStyle {
+        units: vec!["%".to_owned()],
+        ..NumberStyle::default()
+    };
+    let mut numbers = NumberColumns::new(style);
+    for (row, text) in (1..).zip(["5%", "0", "7"]) {
+        let row_of = [Cell {
+            values: vec![Value::Text(text.into())],
+            list: false,
+        }];
+        numbers.see(&row_of);
+        numbers.see_units(row, &row_of);
+    }
+    let columns = ["x".to_owned()];
+    numbers.refuse_several_units(&columns).expect("one unit");
+    let notes = numbers.notes(&columns);
+    let told: String = notes.iter().map(Diagnostic::render).collect();
+    assert!(
+        told.contains("\"7\" in row 3 and \"5%\" in row 1"),
+        "{told}"
+    );
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn floats_of_any_size_are_the_same_numbers_after_csv() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (from, text, to) = (path("a.parquet"), path("b.csv"), path("c.parquet"));
+    let numbers = [
+        "1e20",
+        "-1e16",
+        "1e15",
+        "1.7976931348623157e308",
+        "5e-324",
+        "1e-5",
+        "9.9e-6",
+        "0.1",
+        "123456789012345680",
+        "-2.5",
+        "0",
+    ];
+    let rows: Vec<[&str; 1]> = numbers.iter().map(|number| [*number]).collect();
+    let rows: Vec<&[&str]> = rows.iter().map(|row| &row[..]).collect();
+    write(&from, Format::Parquet, ColumnKind::Float, &rows).expect("written");
+    for (from, to) in [(&from, &text), (&text, &to)] {
+        let words = ["convert".as_ref(), from.as_os_str(), to.as_os_str()];
+        convert_to(&words).expect("converted");
+    }
+    let mut reader = TableReader::new(vec![to], Format::Parquet, None, None);
+    let mut row = Vec::new();
+    let mut found = Vec::new();
+    while reader.read(&mut row).expect("read") {
+        found.extend(row[1].values.clone());
+    }
+    let expected = numbers.map(|number| Value::Float(number.parse().expect("a number")));
+    assert_eq!(found, expected);
+}

@@ -136,6 +136,52 @@ pub(super) fn look_at_blanks(
     Some(warning(message, help))
 }
 
+/// Characters that usually stand between the values of a list.
+const SEPARATORS: [char; 5] = ['|', ';', ',', ' ', '\t'];
+
+/// Least share of the values that hold a character which stands between the values of a list.
+const SEPARATED_SHARE_MIN: f64 = 0.2;
+
+/// Warns of a separator that no value of the column holds, while many hold another usual one: each field is one value then.
+pub(super) fn look_at_separator(feature: &FeatureConfig, profile: &Profile) -> Option<Diagnostic> {
+    let separator = char::from(feature.separator?);
+    let column = profile.column(column_of(feature)?)?;
+    let counts = column.counts();
+    if column.list
+        || counts
+            .iter()
+            .any(|(text, _)| text.contains(&(separator as u8)))
+    {
+        return None;
+    }
+    let holding = |other: char| -> (u64, Option<&[u8]>) {
+        let mut holding = counts
+            .iter()
+            .filter(|(text, _)| text.trim_ascii().contains(&(other as u8)));
+        let first = holding.clone().next().map(|(text, _)| *text);
+        (holding.by_ref().map(|(_, count)| count).sum(), first)
+    };
+    let others = SEPARATORS.into_iter().filter(|other| *other != separator);
+    let found = others.map(|other| (holding(other), other));
+    // The first of those that most values hold.
+    let ((count, first), other) =
+        found.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best })?;
+    let first = first.filter(|_| count as f64 >= SEPARATED_SHARE_MIN * column.values as f64)?;
+    let message = format!(
+        "none of {} fields of `{}` in the sample holds the separator {:?}, and {count} hold {:?}, as {:?}: each field is one value",
+        column.values,
+        column.name,
+        separator.to_string(),
+        other.to_string(),
+        String::from_utf8_lossy(first)
+    );
+    let help = format!(
+        "set separator = {:?} in the feature, or leave it out if each field is one value",
+        other.to_string()
+    );
+    Some(warning(message, &help))
+}
+
 /// Warns of a dynamic table that no id gets into, because none occurs as often as `admit_after` says.
 pub(super) fn look_at_admission(
     job: &Job,

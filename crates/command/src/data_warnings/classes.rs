@@ -4,9 +4,38 @@ use std::collections::BTreeMap;
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{ColumnProfile, Profile};
-use trainyard_run_config::{Job, LabelConfig};
+use trainyard_run_config::{HeadKind, Job, LabelConfig};
 
 use super::{SHOWN_MAX, is_positive, shown, warning};
+
+/// Warns of labels between 0 and 1 of a classifier with two classes: they are probabilities, and not a third class.
+pub(super) fn look_for_probabilities(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
+    let labels = job.labels().into_iter();
+    let of_numbers = labels.filter(|(label, head)| {
+        *head == HeadKind::Binary && label.positive.is_none() && label.vocabulary.is_none()
+    });
+    let told = of_numbers.filter_map(|(label, _)| {
+        let column = profile.column(&label.column)?;
+        let row = column.first_fraction?;
+        let counts = column.counts();
+        let between = counts.iter().filter(|(text, _)| {
+            column.number(text).is_some_and(|number| number > 0.0 && number < 1.0)
+        });
+        let (first, _) = between.clone().next()?;
+        let count: u64 = between.map(|(_, count)| count).sum();
+        let message = format!(
+            "{count} of {} labels in `{}` are between 0 and 1, as {}, the first in record {row}: training takes them for probabilities of the class 1",
+            column.values,
+            column.name,
+            String::from_utf8_lossy(first)
+        );
+        Some(warning(
+            message,
+            "if they are a class of their own, write the labels as whole numbers from 0 and set model.n_classes; if they are errors, correct the records",
+        ))
+    });
+    told.collect()
+}
 
 /// Labels per class of a sample in which a class without one is no coincidence.
 const LABELS_OF_A_CLASS: u64 = 10;

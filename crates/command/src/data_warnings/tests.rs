@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Cell, Profile, TimeUnit, Value};
+use trainyard_input::{Cell, Decimal, NumberStyle, Profile, TimeUnit, Value};
 use trainyard_run_config::{HeadKind, Job, Update};
 
 use super::{look, look_at_labels_of_evaluation, look_for_unknown_values};
@@ -552,4 +552,100 @@ fn records_of_which_a_feature_knows_no_value_are_told_before_predictions() {
     }
     assert_eq!(told(&["Red", "red"], &["10", "9"]), "");
     assert_eq!(told(&[""], &[""]), "");
+}
+
+#[test]
+fn a_separator_that_no_field_has_is_told_with_the_one_that_they_have() {
+    let of = |separator: &str, values: &[&str]| {
+        let feature =
+            format!("column = \"w\"\nseparator = \"{separator}\"\nkind = \"hashed\"\nbuckets = 10");
+        let job = job("{ column = \"y\" }", "linear_classifier", &[&feature]);
+        told(&job, &[("y", &["0", "1"]), ("w", values)]).join("\n")
+    };
+    for (other, values) in [
+        (";", ["a;b", "c"]),
+        (",", ["a,b", "c"]),
+        (" ", ["a b", "c"]),
+    ] {
+        let text = of("|", &values);
+        for part in [
+            "none of 100 fields of `w` in the sample holds the separator \"|\"",
+            &format!("50 hold \"{other}\""),
+            &format!("separator = \"{other}\""),
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    for values in [
+        &["a|b;c", "d;e"][..],
+        &["a", "b"],
+        &["a;b", "c", "d", "e", "f", "g"],
+    ] {
+        let text = of("|", values);
+        assert!(!text.contains("holds the separator"), "{text}");
+    }
+}
+
+#[test]
+fn labels_between_0_and_1_are_probabilities_and_no_class_and_are_told_with_the_first_record() {
+    let feature = "column = \"x\"\nkind = \"numeric\"";
+    let of = |kind: &str, labels: &[&str]| {
+        let job = job("{ column = \"y\" }", kind, &[feature]);
+        told(&job, &[("y", labels), ("x", &["1", "2", "3"])]).join("\n")
+    };
+    let text = of("linear_classifier", &["0", "1", "0.5", "1"]);
+    let expected = "25 of 100 labels in `y` are between 0 and 1, as 0.5, the first in record 3";
+    assert!(text.contains(expected), "{text}");
+    assert!(!text.contains("3 classes"), "{text}");
+    for (kind, labels) in [
+        ("linear_classifier", &["0", "1.0", "1"][..]),
+        ("linear_regressor", &["0", "0.5", "1"]),
+    ] {
+        let text = of(kind, labels);
+        assert!(!text.contains("between 0 and 1"), "{text}");
+    }
+}
+
+#[test]
+fn commas_and_units_that_may_mean_something_else_are_told() {
+    let feature = "column = \"x\"\nkind = \"numeric\"";
+    let of = |style: NumberStyle, values: &[&str]| {
+        let mut job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
+        job.input.text.numbers = style.clone();
+        let mut found = Profile::default().in_style(style);
+        let names = ["y", "x"].map(str::to_owned);
+        for row in 0..100 {
+            let cells = [["0", "1"][row % 2], values[row % values.len()]];
+            let cells = cells.map(|text| Cell {
+                values: vec![Value::Text(text.into())],
+                list: false,
+            });
+            found.see(&names, &cells);
+        }
+        let warnings = look(&job, &found).warnings;
+        warnings.iter().map(Diagnostic::render).collect::<String>()
+    };
+    let decimal = NumberStyle {
+        decimal: Decimal::Comma,
+        ..NumberStyle::default()
+    };
+    let text = of(decimal.clone(), &["12,345", "7,250"]);
+    for part in ["it may mean", "input.thousands"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!of(decimal.clone(), &["12,345", "0,5"]).contains("it may mean"));
+    let said = NumberStyle {
+        thousands: Some('.'),
+        ..decimal
+    };
+    assert!(!of(said, &["12,345", "7,250"]).contains("it may mean"));
+    let units = NumberStyle {
+        units: vec!["$".to_owned(), "%".to_owned()],
+        ..NumberStyle::default()
+    };
+    let text = of(units.clone(), &["$5", "5%", "0"]);
+    let expected =
+        "`x` holds numbers of several units, or with one and without: 34 as \"$5\", 33 as \"5%\"";
+    assert!(text.contains(expected), "{text}");
+    assert!(!of(units, &["5%", "0", "7%"]).contains("several units"));
 }

@@ -5,7 +5,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{ColumnKind, ColumnProfile, Decimal, NumberStyle, Profile};
 
 use super::plan::{is_id, merged};
-use crate::data_warnings::{listed_units, units_of_times};
+use crate::data_warnings::{doubtful_commas, listed_units, units_of_times};
 
 mod styles;
 
@@ -64,7 +64,9 @@ pub(super) fn doubts(
         let is_reported = mixed.contains(&column.name) || is_id(&column.name);
         if !is_reported && column.kind == Some(ColumnKind::Text) {
             doubts.extend(
-                of_styles(column, delimiter.is_some(), numbers).or_else(|| of_texts(column)),
+                of_styles(column, delimiter.is_some(), numbers)
+                    .or_else(|| of_texts(column))
+                    .or_else(|| of_truths(column)),
             );
         }
         doubts.extend(of_sentinels(column));
@@ -75,6 +77,13 @@ pub(super) fn doubts(
             doubts.extend(of_points(column));
         }
     }
+    let commas = doubtful_commas(found, numbers).into_iter();
+    doubts.extend(commas.map(|commas| Doubt {
+        message: commas.message(),
+        help: commas.remedy(
+            "and correct the mean, stddev and boundaries of the features, or write the numbers in plain decimals and run `trainyard init` again",
+        ),
+    }));
     doubts
 }
 
@@ -134,6 +143,49 @@ fn of_texts(column: &ColumnProfile) -> Option<Doubt> {
         )
     };
     let help = format!("{remedy}, and run `trainyard init` again; names of several kinds may stay");
+    Some(Doubt { message, help })
+}
+
+/// Words for yes and no, in lower case.
+const YES: [&str; 6] = ["true", "yes", "t", "y", "1", "1.0"];
+const NO: [&str; 6] = ["false", "no", "f", "n", "0", "0.0"];
+
+/// Doubts a column of yes and no that writes one of them in several ways, as `True` and `1`.
+fn of_truths(column: &ColumnProfile) -> Option<Doubt> {
+    if !column.are_all_counted() || column.not_utf8 > 0 {
+        return None;
+    }
+    let counts = column.counts();
+    let texts: Vec<(String, u64)> = counts
+        .iter()
+        .map(|(text, count)| (String::from_utf8_lossy(text).into_owned(), *count))
+        .collect();
+    let of = |words: &[&str]| -> Vec<String> {
+        let found = texts.iter().filter(|(text, _)| {
+            let word = text.trim().to_lowercase();
+            words.contains(&word.as_str())
+        });
+        found
+            .map(|(text, count)| format!("`{}` ({count})", text.escape_debug()))
+            .collect()
+    };
+    let (yes, no) = (of(&YES), of(&NO));
+    let is_whole = yes.len() + no.len() == texts.len();
+    let several: Vec<&Vec<String>> = [&yes, &no]
+        .into_iter()
+        .filter(|ways| ways.len() > 1)
+        .collect();
+    if !is_whole || several.is_empty() {
+        return None;
+    }
+    let shown: Vec<String> = several.iter().map(|ways| ways.join(" and ")).collect();
+    let message = format!(
+        "`{}` holds {}, which look like one answer: the job takes each for a name of its own",
+        column.name,
+        shown.join(", and ")
+    );
+    let help =
+        "write yes and no in one way, and run `trainyard init` again. Names may stay".to_owned();
     Some(Doubt { message, help })
 }
 
@@ -328,6 +380,64 @@ mod tests {
                 ["`0,5`", "input.decimal"],
             ),
             (
+                &signed(|row| format!("- {}", row + 1)),
+                [
+                    "34 numbers with a blank behind the sign, as `- 1`",
+                    "hyphen",
+                ],
+            ),
+            (
+                &signed(|row| format!("~{row}")),
+                ["34 bounds and estimates, as `~0`", "the number alone"],
+            ),
+            (
+                &signed(|row| format!("<{row}")),
+                ["bounds and estimates, as `<0`", "the number alone"],
+            ),
+            (
+                &signed(|row| format!("1\u{a0}{:03}", row)),
+                ["blanks inside that are no plain spaces", "input.thousands"],
+            ),
+            (
+                &signed(|row| format!("1,{:02},456", row)),
+                [
+                    "commas between groups of two digits, as `1,00,456`",
+                    "leave out the commas",
+                ],
+            ),
+            (
+                &signed(|row| format!("\u{ff11}{row}")),
+                ["digits that are not those of ASCII", "digits 0 to 9"],
+            ),
+            (
+                &|row| match row % 20 {
+                    4 => "0000-00-00".to_owned(),
+                    _ => format!("2024-01-{:02}", 1 + row % 28),
+                },
+                ["5 dates of zeros, as `0000-00-00`", "leave the field empty"],
+            ),
+            (
+                &|row| format!("2023-W{:02}", 1 + row % 52),
+                [
+                    "100 weeks or quarters of a year, as `2023-W01`",
+                    "first day",
+                ],
+            ),
+            (
+                &|row| format!("[{row}, {}]", row + 1),
+                [
+                    "look like lists: 100 lists in brackets, as `[0, 1]`",
+                    "`separator`",
+                ],
+            ),
+            (
+                &|row| ["True", "False", "1", "0"][row % 4].to_owned(),
+                [
+                    "`1` (25) and `True` (25), and `0` (25) and `False` (25), which look like one answer",
+                    "one way",
+                ],
+            ),
+            (
                 &|row| format!("{row}{}", if row % 2 == 0 { "cm" } else { "in" }),
                 ["`0cm`", "input.units"],
             ),
@@ -356,6 +466,9 @@ mod tests {
             []
         );
         assert_eq!(of(None, &|row| format!("{}-{}", row % 9, row % 9 + 9)), []);
+        let answers = &|row: usize| ["yes", "no", "1-2"][row % 3].to_owned();
+        assert_eq!(of(None, answers), [], "other names among them");
+        assert_eq!(of(None, &|row| ["True", "False"][row % 2].to_owned()), []);
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Cell, Layout, Profile, TableWriter, Value};
+use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_input::{Cell, Layout, Profile, Value};
 use trainyard_run_config::expand_files;
 
 use super::plan::{Plan, split_time};
 use super::source::Source;
-use super::split::{Parts, Rule, next};
+use super::split::{self, Parts, Rule, Writers, next};
 
 /// Most records of the sample, and of those that are held out.
 const ROWS_MAX: u64 = 250_000;
@@ -93,8 +93,11 @@ pub(super) fn draw(
     };
     let mut layout = Layout::default();
     let mut times = Profile::new(&source.missing_texts()).in_style(parts.style.numbers.clone());
-    pass(source, parts, &files, &draw, |_, names, row| {
-        layout.see(names, row);
+    pass(source, parts, &files, &draw, |taken| {
+        let Taken::Row(_, names, row) = taken else {
+            return Ok(());
+        };
+        split::see(source, &mut layout, names, row);
         let time = names
             .iter()
             .position(|name| Some(name) == plan.time.as_ref());
@@ -116,23 +119,29 @@ pub(super) fn draw(
     };
     let [train, held_out] =
         ["train", "held-out"].map(|part| folder.join(format!("{part}.{}", source.format_name())));
-    let create = |path: &Path, layout: Layout| {
-        TableWriter::create_with_delimiter(path, source.format, source.style.delimiter, layout)
+    let paths = [train.clone(), held_out.clone()];
+    let mut writers = match Writers::create(source, &files, paths, layout, None) {
+        Ok(writers) => writers,
+        Err(problem) if problem.code == Code::E4002 => {
+            return Ok(Err(format!("no sample can be drawn, {}", problem.message)));
+        }
+        Err(problem) => return Err(problem),
     };
-    let mut to_train = create(&train, layout.clone())?;
-    let mut to_held_out = create(&held_out, layout)?;
     let mut train_rows = 0;
     let mut held_out_rows = 0;
-    pass(source, parts, &files, &draw, |number, names, row| {
-        // Another number than that by which the record was taken, or kept for training.
-        if rule.keeps_for_evaluation(!number, names, row) {
-            held_out_rows += 1;
-            to_held_out.write(row)?;
-        } else {
-            train_rows += 1;
-            to_train.write(row)?;
+    pass(source, parts, &files, &draw, |taken| match taken {
+        Taken::Row(number, names, row) => {
+            // Another number than that by which the record was taken, or kept for training.
+            if rule.keeps_for_evaluation(!number, names, row) {
+                held_out_rows += 1;
+                writers.place(Some(1), row)
+            } else {
+                train_rows += 1;
+                writers.place(Some(0), row)
+            }
         }
-        Ok(())
+        Taken::No => writers.place(None, &[]),
+        Taken::EndOfFile => writers.end_file(),
     })?;
     if held_out_rows < HELD_OUT_ROWS_MIN || train_rows < held_out_rows {
         return Ok(Err(format!(
@@ -140,8 +149,7 @@ pub(super) fn draw(
             train_rows + held_out_rows
         )));
     }
-    to_train.finish()?;
-    to_held_out.finish()?;
+    writers.finish(2)?;
     Ok(Ok(Sample {
         train,
         held_out,
@@ -153,13 +161,23 @@ pub(super) fn draw(
     }))
 }
 
-/// Reads the records of the files within the bounds, and passes on those that are taken, with their numbers.
+/// What becomes of a record of the files.
+enum Taken<'a> {
+    /// It is taken: its number, the names of the columns, and its cells.
+    Row(u64, &'a [String], &'a [Cell]),
+    /// It is not taken.
+    No,
+    /// No further record of the file is taken.
+    EndOfFile,
+}
+
+/// Reads the records of the files within the bounds, and says of each whether it is taken.
 fn pass(
     source: &Source,
     parts: &Parts,
     files: &[PathBuf],
     draw: &Draw,
-    mut each: impl FnMut(u64, &[String], &[Cell]) -> Result<(), Diagnostic>,
+    mut each: impl FnMut(Taken<'_>) -> Result<(), Diagnostic>,
 ) -> Result<(), Diagnostic> {
     let mut row = Vec::new();
     let mut number = 0;
@@ -176,12 +194,15 @@ fn pass(
             bytes_read += bytes;
             if is_good && draw.takes(number) {
                 bytes_taken += bytes;
-                each(number, reader.columns(), &row)?;
+                each(Taken::Row(number, reader.columns(), &row))?;
+            } else {
+                each(Taken::No)?;
             }
             if bytes_read > READ_BYTES_MAX || bytes_taken > BYTES_MAX {
                 return Ok(());
             }
         }
+        each(Taken::EndOfFile)?;
     }
     Ok(())
 }

@@ -95,6 +95,11 @@ impl Source {
         matches!(self.format, Format::Csv | Format::Tsv)
     }
 
+    /// Returns whether the values of the files have types of their own.
+    pub(super) fn has_types(&self) -> bool {
+        matches!(self.format, Format::TfRecord | Format::Parquet)
+    }
+
     /// Returns the byte between the fields.
     fn delimiter(&self) -> u8 {
         match self.format {
@@ -239,7 +244,7 @@ impl Source {
     /// # Errors
     /// A file cannot be read.
     pub(super) fn keep_texts(&self, found: &mut Profile) -> Result<Vec<String>, Diagnostic> {
-        if self.is_text() || matches!(self.format, Format::LibSvm(_)) {
+        if !self.has_types() {
             return Ok(Vec::new());
         }
         let mut texts = BTreeSet::new();
@@ -366,15 +371,10 @@ impl Source {
         columns: Option<Vec<String>>,
         style: &TextStyle,
     ) -> TableReader {
-        let reader = TableReader::new(files, self.format, None, columns)
+        TableReader::new(files, self.format, None, columns)
             .in_style(style.clone())
-            .trimmed();
-        if self.is_text() {
-            reader
-        } else {
-            // With the words among numbers left out, numbers as texts are written as numbers.
-            reader.without(&self.missing_texts())
-        }
+            .rounding_decimals()
+            .trimmed()
     }
 
     /// Returns whether each file names its columns.

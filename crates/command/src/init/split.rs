@@ -3,10 +3,10 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Cell, ColumnKind, ColumnProfile, Error, Layout, Profile, TableReader, TableWriter,
-    TextEncoding, TextStyle, Value,
+    Cell, ColumnKind, ColumnProfile, Error, Format, Layout, Profile, RowCopier, TableReader,
+    TableWriter, TextEncoding, TextStyle, Value,
 };
 
 use super::plan::{Coverage, Plan, Task, split_time};
@@ -157,20 +157,82 @@ pub(super) fn targets(source: &Source, folder: &Path, arguments: &Init) -> Vec<P
     }
 }
 
-/// Makes classes that are whole numbers in a column of floats, as pandas has them where one is missing, a column of whole numbers: a
-/// class is found by its text, which a float does not have.
-fn write_classes_as_whole_numbers(layout: &mut Layout, plan: &Plan, found: &Profile) {
+/// Returns the label where its classes are whole numbers in a column of floats, as pandas has them where one is missing. The parts have it
+/// as a column of whole numbers: a class is found by its text, which a float does not have.
+fn label_of_whole_floats<'a>(plan: &'a Plan, found: &Profile) -> Option<&'a str> {
     let label = &plan.label;
-    let are_whole = found
-        .column(&label.column)
-        .is_some_and(|column| column.is_numeric() && column.numbers.fractions == 0);
-    let mut columns = layout.columns.iter_mut();
-    if let Some(column) = columns.find(|column| column.name == label.column)
-        && column.kind == Some(ColumnKind::Float)
-        && are_whole
-        && !matches!(label.task, Task::Number { .. })
-    {
-        column.kind = Some(ColumnKind::Int);
+    let are_whole = found.column(&label.column).is_some_and(|column| {
+        column.is_numeric() && column.is_typed_float() && column.numbers.fractions == 0
+    });
+    (are_whole && !matches!(label.task, Task::Number { .. })).then_some(label.column.as_str())
+}
+
+/// Extends the layout of copies by a row. Those of a format with types have the types of the original.
+pub(super) fn see(source: &Source, layout: &mut Layout, names: &[String], row: &[Cell]) {
+    if source.has_types() {
+        layout.see_typed(names, row);
+    } else {
+        layout.see(names, row);
+    }
+}
+
+/// The parts that are being written.
+pub(super) enum Writers {
+    /// Of a format without columns of its own types, or whose three types the cells of a table have.
+    Tables(Box<[TableWriter; 2]>),
+    /// Of columns with types, which stay as they are.
+    Copies(Box<RowCopier>),
+}
+
+impl Writers {
+    pub(super) fn create(
+        source: &Source,
+        files: &[PathBuf],
+        paths: [PathBuf; 2],
+        layout: Layout,
+        whole: Option<&str>,
+    ) -> Result<Self, Diagnostic> {
+        if source.format == Format::Parquet {
+            let copier = RowCopier::create(files, paths, whole)?;
+            return Ok(Self::Copies(Box::new(copier)));
+        }
+        let create = |path: &Path| {
+            let delimiter = source.style.delimiter;
+            TableWriter::create_with_delimiter(path, source.format, delimiter, layout.clone())
+        };
+        let [train, eval] = &paths;
+        Ok(Self::Tables(Box::new([create(train)?, create(eval)?])))
+    }
+
+    /// Puts the next row of the files in a part, or in none.
+    pub(super) fn place(&mut self, part: Option<usize>, row: &[Cell]) -> Result<(), Diagnostic> {
+        match (self, part) {
+            (Self::Copies(copier), part) => copier.place(part)?,
+            (Self::Tables(writers), Some(part)) => writers[part].write(row)?,
+            (Self::Tables(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// Leaves out the other rows of the current file.
+    pub(super) fn end_file(&mut self) -> Result<(), Diagnostic> {
+        if let Self::Copies(copier) = self {
+            copier.end_file()?;
+        }
+        Ok(())
+    }
+
+    /// Completes the first `parts` parts, and removes the other.
+    pub(super) fn finish(self, parts: usize) -> Result<(), Diagnostic> {
+        match self {
+            Self::Copies(copier) => copier.finish(parts)?,
+            Self::Tables(writers) => {
+                for writer in writers.into_iter().take(parts) {
+                    writer.finish()?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -198,42 +260,39 @@ fn divide(
     let mut unlabelled = 0_u64;
     while let Some(is_good) = next(&mut reader, &mut row)? {
         if is_good {
-            layout.see(reader.columns(), &row);
+            see(source, &mut layout, reader.columns(), &row);
         } else {
             bad_rows += 1;
         }
     }
     reader.rewind();
-    write_classes_as_whole_numbers(&mut layout, plan, found);
+    let whole = label_of_whole_floats(plan, found);
+    write_as_whole_numbers(&mut layout, whole);
     let paths = paths(source, folder);
+    let mut writers = Writers::create(source, &source.train, paths.clone(), layout, whole)?;
     let [train, eval] = &paths;
-    let delimiter = source.style.delimiter;
-    let create = |path: &Path, layout: Layout| {
-        TableWriter::create_with_delimiter(path, source.format, delimiter, layout)
-    };
-    let mut to_train = create(train, layout.clone())?;
-    let mut to_eval = create(eval, layout)?;
     let mut train_rows = 0;
     let mut eval_rows = 0;
     while let Some(is_good) = next(&mut reader, &mut row)? {
-        if !is_good {
-            continue;
-        }
-        if lacks(reader.columns(), &row, &plan.label.column, &source.missing) {
-            unlabelled += 1;
-            continue;
-        }
-        if rule.keeps_for_evaluation(train_rows + eval_rows, reader.columns(), &row) {
-            to_eval.write(&row)?;
+        let is_unlabelled =
+            is_good && lacks(reader.columns(), &row, &plan.label.column, &source.missing);
+        unlabelled += u64::from(is_unlabelled);
+        let part = if !is_good || is_unlabelled {
+            None
+        } else if rule.keeps_for_evaluation(train_rows + eval_rows, reader.columns(), &row) {
             eval_rows += 1;
+            Some(1)
         } else {
-            to_train.write(&row)?;
             train_rows += 1;
+            Some(0)
+        };
+        if part.is_some() {
+            refuse_fraction(reader.columns(), &row, whole)?;
         }
+        writers.place(part, &row)?;
     }
-    to_train.finish()?;
+    writers.finish(if eval_rows == 0 { 1 } else { 2 })?;
     if eval_rows == 0 {
-        // Dropping its writer removes the unfinished evaluation file.
         let told = vec![
             format!(
                 "evaluation none: {train_rows} records are too few to keep some; --eval FILE names others"
@@ -242,6 +301,7 @@ fn divide(
         ];
         let mut told = told;
         told.extend(left_out(bad_rows, unlabelled, plan));
+        told.extend(whole.map(told_of_label));
         let train = vec![train.clone()];
         return Ok(Parts {
             train,
@@ -252,7 +312,6 @@ fn divide(
             told,
         });
     }
-    to_eval.finish()?;
     let how = match rule {
         Rule::Time { column, after } => {
             format!("those later than {after} by `{}`", column.name)
@@ -272,6 +331,7 @@ fn divide(
         format!("wrote      {} and {}", train.display(), eval.display()),
     ];
     told.extend(left_out(bad_rows, unlabelled, plan));
+    told.extend(whole.map(told_of_label));
     if source.style.encoding != TextEncoding::Utf8 {
         told.push("           both are written in UTF-8".to_owned());
     }
@@ -285,6 +345,39 @@ fn divide(
         style: source.written_style(),
         told,
     })
+}
+
+/// Makes the label a column of whole numbers.
+fn write_as_whole_numbers(layout: &mut Layout, label: Option<&str>) {
+    let mut columns = layout.columns.iter_mut();
+    if let Some(column) = columns.find(|column| Some(column.name.as_str()) == label) {
+        column.kind = Some(ColumnKind::Int);
+    }
+}
+
+/// Refuses a label with a fraction where the labels that were read before are whole numbers and classes.
+fn refuse_fraction(names: &[String], row: &[Cell], whole: Option<&str>) -> Result<(), Diagnostic> {
+    let place = names.iter().position(|name| Some(name.as_str()) == whole);
+    let cell = place.and_then(|place| row.get(place));
+    let fraction = cell
+        .into_iter()
+        .flat_map(|cell| &cell.values)
+        .find_map(|value| match value {
+            Value::Float(number) if number.fract() != 0.0 => Some(*number),
+            _ => None,
+        });
+    let (Some(name), Some(number)) = (whole, fraction) else {
+        return Ok(());
+    };
+    let message = format!(
+        "`{name}` holds {number} after the records that were read first, whose labels are whole numbers and so classes"
+    );
+    Err(Diagnostic::error(Code::E4003, message)
+        .help("read all records with --all, so that the label is a number, or correct the record"))
+}
+
+fn told_of_label(label: &str) -> String {
+    format!("           `{label}` holds classes as floats, and is written there as whole numbers")
 }
 
 /// Describes the records that are left out, one entry per line.
@@ -311,7 +404,7 @@ fn lacks(names: &[String], row: &[Cell], column: &str, missing: &[String]) -> bo
         [Value::Text(text)] => missing
             .iter()
             .any(|word| word.as_bytes() == text.as_slice()),
-        [Value::Float(number)] => number.is_nan(),
+        [Value::Float(number)] => !number.is_finite(),
         _ => false,
     }
 }

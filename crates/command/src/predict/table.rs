@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{
-    Cell, ColumnKind, ColumnLayout, Format, Layout, Options, TableReader, TableWriter, Value,
+    Cell, ColumnKind, ColumnLayout, Format, Kept, Layout, Options, TableReader, TableWriter, Value,
 };
 use trainyard_model::Prediction;
 use trainyard_predictor::Predicted;
@@ -17,7 +17,10 @@ use crate::convert::unwritten;
 pub(super) struct Table {
     path: PathBuf,
     format: Format,
+    /// Kept columns whose cells come with the predictions.
     kept: Vec<ColumnLayout>,
+    /// Kept columns that are copied from the input.
+    copied: Option<Kept>,
     /// Absent before the first prediction, which has the names of the columns.
     writer: Option<TableWriter>,
     /// Number of columns of a prediction.
@@ -27,17 +30,25 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Begins a table. Of inputs with types, the kept columns are read once before, for their types.
+    /// Begins a table. From Parquet to Parquet, the kept columns are copied with the types and bits of the input. Of other inputs with
+    /// types, they are read once before, for their types.
     pub(super) fn new(
         path: &Path,
         format: Format,
         kept: &[String],
         input: &Options,
     ) -> Result<Self, Diagnostic> {
+        let are_copied = format == Format::Parquet && input.format == Format::Parquet;
+        let copied = (are_copied && !kept.is_empty()).then(|| Kept {
+            files: input.files.clone(),
+            columns: kept.to_vec(),
+        });
+        let kept = if copied.is_some() { &[] } else { kept };
         Ok(Self {
             path: path.to_owned(),
             format,
             kept: layout_of(kept, input)?,
+            copied,
             writer: None,
             columns: 0,
             waiting: Vec::new(),
@@ -74,7 +85,10 @@ impl Table {
         let layout = Layout {
             columns: all.collect(),
         };
-        let writer = TableWriter::create(&self.path, self.format, layout);
+        let writer = match &self.copied {
+            Some(copied) => TableWriter::create_with_kept(&self.path, layout, copied),
+            None => TableWriter::create(&self.path, self.format, layout),
+        };
         self.writer = Some(writer.map_err(|error| unwritten(&self.path, error))?);
         for predicted in std::mem::take(&mut self.waiting) {
             self.write(&predicted)?;
@@ -83,7 +97,10 @@ impl Table {
     }
 
     fn write(&mut self, predicted: &Predicted) -> Result<(), Diagnostic> {
-        let mut row: Vec<Cell> = predicted.kept.clone();
+        let mut row: Vec<Cell> = match &self.copied {
+            Some(_) => Vec::new(),
+            None => predicted.kept.clone(),
+        };
         row.resize_with(self.kept.len(), Cell::default);
         let error = match &predicted.outcome {
             Ok(prediction) => {

@@ -288,6 +288,8 @@ mod tests {
             compression: None,
             trim: false,
             delimiter: None,
+            #[cfg(feature = "parquet")]
+            keeps_digits: true,
         };
         let mut lines = Lines::open(&file, syntax)?;
         let mut place = Place::default();

@@ -5,15 +5,25 @@ mod absent;
 #[cfg(feature = "parquet")]
 mod column;
 #[cfg(feature = "parquet")]
+mod copy;
+#[cfg(feature = "parquet")]
+mod kept;
+#[cfg(feature = "parquet")]
 mod pages;
 mod parser;
+#[cfg(feature = "parquet")]
+mod raw;
 #[cfg(feature = "parquet")]
 mod rows;
 #[cfg(feature = "parquet")]
 mod writer;
 
 #[cfg(not(feature = "parquet"))]
+pub(crate) use self::absent::ParquetCopier;
+#[cfg(not(feature = "parquet"))]
 use self::absent::{ParquetRows, ParquetWriter};
+#[cfg(feature = "parquet")]
+pub(crate) use self::copy::ParquetCopier;
 use self::parser::RowParser;
 #[cfg(feature = "parquet")]
 use self::rows::ParquetRows;

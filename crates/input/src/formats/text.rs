@@ -81,14 +81,17 @@ impl RecordFormat for Delimited {
         let mut names = Vec::new();
         // A name of unknown bytes is that of no column.
         let record = utf8(options.text.encoding, record).unwrap_or(Cow::Borrowed(record));
-        self.with(options.text.delimiter).fields(&record, |name| {
-            let name = String::from_utf8_lossy(name);
-            names.push(if options.trim {
-                name.trim().to_owned()
-            } else {
-                name.into_owned()
+        // A name whose quoting is broken is that of no column, either.
+        let _ = self
+            .with(options.text.delimiter)
+            .fields(&record, options.trim, |name| {
+                let name = String::from_utf8_lossy(name);
+                names.push(if options.trim {
+                    name.trim().to_owned()
+                } else {
+                    name.into_owned()
+                });
             });
-        });
         names
     }
 
@@ -101,12 +104,9 @@ impl RecordFormat for Delimited {
         let mut count = 0;
         let style = &row.options.text;
         let record = utf8(style.encoding, content.as_bytes())?;
-        self.with(style.delimiter).fields(&record, |field| {
-            let field = if row.options.trim {
-                field.trim_ascii()
-            } else {
-                field
-            };
+        let trim = row.options.trim;
+        self.with(style.delimiter).fields(&record, trim, |field| {
+            let field = if trim { field.trim_ascii() } else { field };
             let place = row.places.get(count);
             if let Some(cell) = place.and_then(|place| row.cells.get_mut(*place))
                 && !field.is_empty()
@@ -114,7 +114,7 @@ impl RecordFormat for Delimited {
                 cell.values.push(Value::Text(field.to_vec()));
             }
             count += 1;
-        });
+        })?;
         match row.places.len() {
             columns if columns == count => Ok(()),
             columns => Err(format!(
@@ -140,18 +140,34 @@ impl Delimited {
         }
     }
 
+    /// Returns whether a quoted field begins here. Blanks before its quote belong to it unless they are dropped.
+    fn opens_quote(&self, rest: &[u8], trim: bool) -> bool {
+        let rest = if trim {
+            without_blanks(rest, self.delimiter)
+        } else {
+            rest
+        };
+        self.quotes == Quotes::Allowed && rest.first() == Some(&b'"')
+    }
+
     /// Splits a record into fields, unquoted.
-    fn fields(&self, record: &[u8], mut each: impl FnMut(&[u8])) {
+    ///
+    /// # Errors
+    /// The quoting of a field is broken. It is passed on as it is, as are those after it.
+    fn fields(&self, record: &[u8], trim: bool, mut each: impl FnMut(&[u8])) -> Result<(), String> {
+        let mut outcome = Ok(());
         let mut rest = Some(record);
         let mut scratch = Vec::new();
         while let Some(current) = rest {
-            let quoted = self.quotes == Quotes::Allowed
-                && without_blanks(current, self.delimiter).first() == Some(&b'"');
+            let quoted = self.opens_quote(current, trim);
             let unquoted = if quoted {
                 unquote(current, self.delimiter, &mut scratch)
             } else {
                 None
             };
+            if quoted && unquoted.is_none() {
+                outcome = outcome.and_then(|()| Err(broken_quotes(current)));
+            }
             match unquoted {
                 Some(tail) => {
                     rest = tail;
@@ -164,5 +180,19 @@ impl Delimited {
                 }
             }
         }
+        outcome
     }
+}
+
+/// Most bytes of a field in a message.
+const SHOWN_MAX: usize = 64;
+
+/// Returns the fault of a field that begins with a quote (RFC 4180).
+fn broken_quotes(field: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&field[..field.len().min(SHOWN_MAX)]);
+    // The quotes are shown as they stand.
+    let shown = shown.replace(char::is_control, " ");
+    format!(
+        "a quoted field has text after its closing quote, or no closing quote, as here: `{shown}`; a quote in a quoted field is written twice"
+    )
 }

@@ -54,6 +54,8 @@ pub struct ColumnProfile {
     pub not_utf8: u64,
     /// Number of the first row that holds a text which is no number, from 1. Rows that cannot be read count.
     pub first_text: Option<u64>,
+    /// Number of the first row that holds a number which is not whole, from 1. Rows that cannot be read count.
+    pub first_fraction: Option<u64>,
     /// A value is a float of the format, and no text.
     is_typed_float: bool,
     /// How texts write numbers.
@@ -120,6 +122,7 @@ impl ColumnProfile {
             infinite: 0,
             not_utf8: 0,
             first_text: None,
+            first_fraction: None,
             is_typed_float: false,
             style: style.clone(),
             counts: HashMap::new(),
@@ -150,6 +153,9 @@ impl ColumnProfile {
         self.values += length;
         for value in &cell.values {
             self.see_value(value);
+        }
+        if self.numbers.fractions > 0 {
+            self.first_fraction.get_or_insert(row);
         }
         if self.kind == Some(ColumnKind::Text) {
             self.first_text.get_or_insert(row);
@@ -244,6 +250,11 @@ impl ColumnProfile {
     /// Returns whether every value is a number.
     pub fn is_numeric(&self) -> bool {
         matches!(self.kind, Some(ColumnKind::Int | ColumnKind::Float))
+    }
+
+    /// Returns whether a value is a float of the format, and no text.
+    pub fn is_typed_float(&self) -> bool {
+        self.is_typed_float
     }
 
     /// Returns whether every value is a whole number that can be read as a name, as well: also `3.0` of a text, as pandas writes

@@ -7,7 +7,7 @@ use trainyard_storage::ResultFile;
 
 use crate::formats;
 use crate::output::cannot_write;
-use crate::record_format::{RowWriter, Target};
+use crate::record_format::{Kept, RowWriter, Target};
 use crate::{Cell, Error, Format, Layout};
 
 /// Writer of a file. The file has a temporary name until it is finished. An unfinished file is removed.
@@ -38,6 +38,25 @@ impl TableWriter {
         delimiter: Option<u8>,
         layout: Layout,
     ) -> Result<Self, Error> {
+        let target = (path, format);
+        Self::create_as(target, delimiter, &layout, None)
+    }
+
+    /// Creates a Parquet file as [`TableWriter::create`]. Before the columns of the layout it has those that are kept: rows are written
+    /// without them.
+    ///
+    /// # Errors
+    /// The file cannot be created, or a kept column cannot be read.
+    pub fn create_with_kept(path: &Path, layout: Layout, kept: &Kept) -> Result<Self, Error> {
+        Self::create_as((path, Format::Parquet), None, &layout, Some(kept))
+    }
+
+    fn create_as(
+        (path, format): (&Path, Format),
+        delimiter: Option<u8>,
+        layout: &Layout,
+        kept: Option<&Kept>,
+    ) -> Result<Self, Error> {
         let mut writer = Self {
             path: path.to_owned(),
             file: None,
@@ -49,8 +68,9 @@ impl TableWriter {
         writer.rows = Some(formats::format(format).writer(Target {
             path,
             file: BufWriter::new(file),
-            layout: &layout,
+            layout,
             delimiter,
+            kept,
         })?);
         Ok(writer)
     }

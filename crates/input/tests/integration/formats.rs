@@ -812,3 +812,48 @@ fn a_line_of_the_names_of_the_columns_is_no_record() {
         assert!(batch.rows > 0, "{content}");
     }
 }
+
+#[test]
+fn text_after_a_closing_quote_makes_a_row_bad_for_every_reader() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.csv");
+    std::fs::write(&path, "a,b\n1,\"q\"\n2,\"q\"r\n3,\"q\"\"r\"\n4,q\"r\"\n").expect("written");
+    let mut reader = TableReader::new(vec![path.clone()], Format::Csv, None, None).trimmed();
+    let mut row = Vec::new();
+    let mut found = Vec::new();
+    loop {
+        match reader.read(&mut row) {
+            Ok(false) => break,
+            Ok(true) => match &row[1].values[..] {
+                [Value::Text(text)] => found.push(String::from_utf8_lossy(text).into_owned()),
+                other => panic!("{other:?}"),
+            },
+            Err(Error::Row(bad)) => {
+                found.push(bad.to_string().replace(&*path.to_string_lossy(), ""))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let told = ":3: a quoted field has text after its closing quote, or no closing quote, as here: `\"q\"r`; a quote in a quoted \
+                field is written twice";
+    assert_eq!(found, ["q", told, "q\"r", "q\"r\""]);
+    let mut schema = Schema::default();
+    schema.want("b", FieldKind::BYTES);
+    let options = Options {
+        bad_rows: BadRows::Skip,
+        bad_rows_max: 1,
+        batch_size: 4,
+        ..Options::new(vec![path.clone()], Format::Csv)
+    };
+    let mut dataset = Dataset::open(options, schema.clone()).expect("it opens");
+    let batch = dataset.next().expect("a batch").expect("good rows");
+    assert_eq!(batch.rows, 3);
+    let mut dataset =
+        Dataset::open(Options::new(vec![path], Format::Csv), schema).expect("it opens");
+    let mut outcomes = std::iter::from_fn(|| dataset.next());
+    let refused = outcomes.find_map(Result::err).expect("the bad row");
+    assert!(
+        refused.to_string().contains(":3: a quoted field has text"),
+        "{refused}"
+    );
+}

@@ -27,14 +27,38 @@ enum Look {
     TypographicMinus,
     Brackets,
     Underscores,
+    /// Digits of other scripts than ASCII, as `１２`.
+    OtherDigits,
+    /// A blank behind the sign, as `- 12`.
+    BlankBehindSign,
+    /// Blanks that are no plain spaces between the digits, as U+00A0.
+    OtherBlanks,
+    /// Groups of two digits before one of three, as `1,23,456`.
+    IndianGroups,
+    /// A bound or an estimate, as `<5` and `~5`.
+    Bound,
     /// A decimal character or separator of thousands that is not that of the other numbers.
     OtherMarks,
     Unit,
     Date,
+    /// A date of zeros, as `0000-00-00`.
+    ZeroDate,
+    /// A week or a quarter of a year, as `2023-W13`.
+    Week,
     Clock,
+    /// A list in brackets, as `[1, 2]`.
+    List,
 }
 
 impl Look {
+    fn what(self) -> What {
+        match self {
+            Self::Date | Self::ZeroDate | Self::Week | Self::Clock => What::Times,
+            Self::List => What::Lists,
+            _ => What::Numbers,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Number => "plain numbers",
@@ -42,10 +66,18 @@ impl Look {
             Self::TypographicMinus => "numbers with a minus sign that is no hyphen",
             Self::Brackets => "numbers in brackets",
             Self::Underscores => "numbers with underscores",
+            Self::OtherDigits => "numbers with digits that are not those of ASCII",
+            Self::BlankBehindSign => "numbers with a blank behind the sign",
+            Self::OtherBlanks => "numbers with blanks inside that are no plain spaces",
+            Self::IndianGroups => "numbers with commas between groups of two digits",
+            Self::Bound => "bounds and estimates",
             Self::OtherMarks => "numbers with other decimal characters or separators of thousands",
             Self::Unit => "numbers with units",
             Self::Date => "dates",
+            Self::ZeroDate => "dates of zeros",
+            Self::Week => "weeks or quarters of a year",
             Self::Clock => "times of the day",
+            Self::List => "lists in brackets",
         }
     }
 
@@ -56,9 +88,21 @@ impl Look {
             Self::Underscores | Self::OtherMarks | Self::Unit if !is_text => {
                 Some("write a column of numbers of one unit into the files")
             }
-            Self::TrailingMinus | Self::TypographicMinus | Self::Brackets => {
-                Some("write negative numbers with a hyphen before them")
+            Self::OtherBlanks if !is_text => {
+                Some("write a column of numbers of one unit into the files")
             }
+            Self::OtherDigits => Some("write the numbers with the digits 0 to 9"),
+            Self::OtherBlanks => Some(
+                "input.thousands = \"\\u00a0\", or another character, reads such blanks between groups of three digits: leave out others",
+            ),
+            Self::IndianGroups => Some("leave out the commas between the digits"),
+            Self::Bound => Some(
+                "write the number alone, and into another column what it is: a bound, an estimate or a value",
+            ),
+            Self::TrailingMinus
+            | Self::TypographicMinus
+            | Self::BlankBehindSign
+            | Self::Brackets => Some("write negative numbers with a hyphen before them"),
             Self::Underscores => Some(
                 "input.thousands = \"_\" reads underscores between groups of three digits: leave out others",
             ),
@@ -71,6 +115,13 @@ impl Look {
             Self::Date => Some(
                 "write dates as seconds since 1970, and give the feature `time`, as time = \"hour\"",
             ),
+            Self::ZeroDate => Some("leave the field empty where there is no date"),
+            Self::Week => Some(
+                "write the first day of the week or quarter as seconds since 1970, or the year and the number as two columns of numbers",
+            ),
+            Self::List => Some(
+                "write lists without brackets and quotes and with one character between the values, which `separator` of the feature names",
+            ),
             Self::Clock => {
                 Some("write times of the day as numbers, such as seconds since midnight")
             }
@@ -78,7 +129,25 @@ impl Look {
     }
 }
 
-/// Doubts texts of which nearly all look like numbers, or nearly all like times.
+/// What the values of a column are meant as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Numbers,
+    Times,
+    Lists,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Numbers => "numbers",
+            Self::Times => "times",
+            Self::Lists => "lists",
+        }
+    }
+}
+
+/// Doubts texts of which nearly all look like numbers, or nearly all like times, or nearly all like lists.
 pub(super) fn of_styles(
     column: &ColumnProfile,
     is_text: bool,
@@ -110,26 +179,34 @@ pub(super) fn of_styles(
         let found = looks.iter().filter(|(look, _)| wanted(**look));
         found.map(|(_, (count, _))| count).sum()
     };
-    let is_time = |look| matches!(look, Look::Date | Look::Clock);
-    let (times, quantities) = (of(&is_time), of(&|look| !is_time(look)));
+    let (times, lists, quantities) = (
+        of(&|look| look.what() == What::Times),
+        of(&|look| look.what() == What::Lists),
+        of(&|look| look.what() == What::Numbers),
+    );
     let least = NUMBERS_SHARE_MIN * all as f64;
     let are_times = times as f64 >= least && times > 0;
     let are_quantities = quantities as f64 >= least
         && quantities > of(&|look| look == Look::Number)
         && distinct >= DISTINCT_NUMBERS_MIN
         && units.len() <= UNITS_MAX;
-    if !are_times && !are_quantities {
+    let (what, count) = if are_times {
+        (What::Times, times)
+    } else if lists > 0 && lists as f64 >= least {
+        (What::Lists, lists)
+    } else if are_quantities {
+        (What::Numbers, quantities)
+    } else {
         return None;
-    }
-    looks.retain(|look, _| is_time(*look) == are_times);
+    };
+    looks.retain(|look, _| look.what() == what);
     let shown: Vec<String> = looks
         .iter()
         .map(|(look, (count, example))| {
             format!("{count} {}, as `{}`", look.name(), example.escape_debug())
         })
         .collect();
-    let what = if are_times { "times" } else { "numbers" };
-    let count = if are_times { times } else { quantities };
+    let what = what.name();
     let message = format!(
         "{count} of {all} values of `{}` look like {what}: {}. The job takes them for names, not for {what}",
         column.name,
@@ -155,6 +232,18 @@ fn look<'a>(text: &'a str, numbers: &NumberStyle) -> Option<(Look, Option<&'a st
     if is_clock(text) {
         return Some((Look::Clock, None));
     }
+    if is_date_of_zeros(text) {
+        return Some((Look::ZeroDate, None));
+    }
+    if is_week(text) {
+        return Some((Look::Week, None));
+    }
+    if is_list(text) {
+        return Some((Look::List, None));
+    }
+    if let Some(look) = odd_number(text, numbers) {
+        return Some((look, None));
+    }
     let inside = text.strip_prefix('(');
     if let Some(inside) = inside.and_then(|text| text.strip_suffix(')')) {
         return is_quantity(inside, numbers).then_some((Look::Brackets, None));
@@ -176,6 +265,119 @@ fn look<'a>(text: &'a str, numbers: &NumberStyle) -> Option<(Look, Option<&'a st
     }
     let (number, unit) = parts(text)?;
     is_number(number, numbers).then_some((Look::Unit, Some(unit)))
+}
+
+/// Returns the look of a number of which a part is written in an odd way, and is a number without it.
+fn odd_number(text: &str, numbers: &NumberStyle) -> Option<Look> {
+    if text.contains(|one: char| ascii_digit(one).is_some()) {
+        let plain: String = text
+            .chars()
+            .map(|one| ascii_digit(one).unwrap_or(one))
+            .collect();
+        return is_quantity(&plain, numbers).then_some(Look::OtherDigits);
+    }
+    let bound = text.strip_prefix(['<', '>', '~', '≤', '≥', '≈', '±']);
+    if let Some(after) = bound {
+        let after = after.strip_prefix('=').unwrap_or(after);
+        return is_quantity(after, numbers).then_some(Look::Bound);
+    }
+    if let Some(after) = text.strip_prefix(['-', '+'])
+        && after.starts_with(char::is_whitespace)
+    {
+        let is_number = after
+            .trim()
+            .starts_with(|first: char| first.is_ascii_digit());
+        return (is_number && is_quantity(after, numbers)).then_some(Look::BlankBehindSign);
+    }
+    if text.contains(BLANKS) {
+        let plain: String = text.chars().filter(|one| !BLANKS.contains(one)).collect();
+        // A blank before a unit is no blank between digits.
+        return is_number(&plain, numbers).then_some(Look::OtherBlanks);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+    let groups: Vec<&str> = whole.split(',').collect();
+    let are_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_indian = match groups.as_slice() {
+        [first, between @ .., last] if !between.is_empty() => {
+            (1..=2).contains(&first.len())
+                && between.iter().all(|group| group.len() == 2)
+                && last.len() == 3
+                && groups.iter().all(|group| are_digits(group))
+                && are_digits(fraction)
+        }
+        _ => false,
+    };
+    is_indian.then_some(Look::IndianGroups)
+}
+
+/// Blanks that stand between groups of digits and are no plain spaces.
+const BLANKS: [char; 4] = ['\u{a0}', '\u{202f}', '\u{2009}', '\u{2007}'];
+
+/// Returns the character of ASCII for a digit, a point or a sign of another script: those of full width, Arabic and Devanagari.
+fn ascii_digit(one: char) -> Option<char> {
+    let zeros = ['\u{ff10}', '\u{660}', '\u{6f0}', '\u{966}'];
+    let of_zero = |zero: char| {
+        let digit = u32::from(one).checked_sub(u32::from(zero))?;
+        char::from_digit(digit, 10)
+    };
+    match one {
+        '\u{ff0e}' => Some('.'),
+        '\u{ff0c}' => Some(','),
+        _ => zeros.into_iter().find_map(of_zero),
+    }
+}
+
+/// Returns whether a text is a date of zeros, as databases write where there is none, with or without a time of the day.
+fn is_date_of_zeros(text: &str) -> bool {
+    let is_zero = |part: &str| part.bytes().all(|byte| matches!(byte, b'0' | b':' | b'.'));
+    let date = text.get(..10).unwrap_or_default();
+    matches!(
+        date,
+        "0000-00-00" | "0000/00/00" | "00/00/0000" | "00.00.0000"
+    ) && is_zero(text[10..].trim_start_matches([' ', 'T']))
+}
+
+/// Returns whether a text is a week or a quarter of a year: `2023-W13`, `2023-W13-2`, `2023W13`, `2023-Q1`.
+fn is_week(text: &str) -> bool {
+    let Some((year, rest)) = text.split_at_checked(4) else {
+        return false;
+    };
+    let rest = rest.strip_prefix(['-', ' ']).unwrap_or(rest);
+    let is_number = |text: &str, most: u32| within(text, most);
+    let is_part = if let Some(week) = rest.strip_prefix('W') {
+        let (week, day) = week.split_once('-').unwrap_or((week, "1"));
+        week.len() == 2 && is_number(week, 53) && is_number(day, 7)
+    } else {
+        let quarter = rest.strip_prefix('Q');
+        quarter.is_some_and(|quarter| quarter.len() == 1 && is_number(quarter, 4))
+    };
+    is_year(year) && is_part
+}
+
+/// Returns whether a text is a list in brackets of JSON, of Python or of a database.
+fn is_list(text: &str) -> bool {
+    [('[', ']'), ('{', '}')].into_iter().any(|(begin, end)| {
+        let inside = text
+            .strip_prefix(begin)
+            .and_then(|text| text.strip_suffix(end));
+        match inside.map(str::trim) {
+            Some("") => begin == '[',
+            Some(inside) => {
+                let is_value = |part: &str| {
+                    let part = part.trim();
+                    let is_quoted = part.len() > 1
+                        && (part.starts_with('"') && part.ends_with('"')
+                            || part.starts_with('\'') && part.ends_with('\''));
+                    is_quoted || part.parse::<f64>().is_ok()
+                };
+                let mut parts = inside.split(',');
+                parts.all(is_value) && (begin == '[' || inside.contains(','))
+            }
+            None => false,
+        }
+    })
 }
 
 fn is_quantity(text: &str, numbers: &NumberStyle) -> bool {
@@ -342,6 +544,29 @@ mod tests {
             ("2024-01-05 10:00:00 UTC", Look::Date),
             ("2024-01", Look::Date),
             ("10:30", Look::Clock),
+            ("- 12", Look::BlankBehindSign),
+            ("-\u{a0}1.5", Look::BlankBehindSign),
+            ("~5", Look::Bound),
+            ("<5", Look::Bound),
+            (">= 5.5", Look::Bound),
+            ("\u{2264}1,000", Look::Bound),
+            ("1\u{a0}234", Look::OtherBlanks),
+            ("1\u{202f}234\u{202f}567.5", Look::OtherBlanks),
+            ("1,23,456", Look::IndianGroups),
+            ("-12,34,56,789.50", Look::IndianGroups),
+            ("\u{ff11}\u{ff12}", Look::OtherDigits),
+            ("\u{661}\u{662}.5", Look::OtherDigits),
+            ("0000-00-00", Look::ZeroDate),
+            ("0000-00-00 00:00:00", Look::ZeroDate),
+            ("2023-W13", Look::Week),
+            ("2023W13", Look::Week),
+            ("2023-W13-7", Look::Week),
+            ("2023-Q4", Look::Week),
+            ("[1,2]", Look::List),
+            ("[]", Look::List),
+            ("[0.5]", Look::List),
+            ("['a', 'b']", Look::List),
+            ("{1,2}", Look::List),
             ("9:30:15.5", Look::Clock),
         ] {
             assert_eq!(found(text), Some(expected), "{text}");
@@ -367,6 +592,16 @@ mod tests {
             "1:2:3:4",
             "may",
             "2024-01-05-7-x",
+            "<b>",
+            "~",
+            "- a",
+            "12,34,567,8",
+            "2023-W54",
+            "2023-Q5",
+            "[a",
+            "[north]",
+            "{x}",
+            "10\u{a0}km\u{a0}east",
         ] {
             assert_eq!(found(text), None, "{text}");
         }

@@ -1,6 +1,6 @@
 //! Stub for programs that are built without the feature `parquet`: reading or writing a Parquet file is an error.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::record::{Content, Place};
 use crate::record_format::{FileRecords, InputFile, RowWriter, Target, Want};
@@ -42,7 +42,8 @@ pub(super) enum ParquetWriter {}
 
 impl ParquetWriter {
     pub(super) fn new(target: Target<'_>) -> Result<Self, Error> {
-        Err(not_built(target.path))
+        let kept = target.kept.and_then(|kept| kept.files.first());
+        Err(not_built(kept.map_or(target.path, PathBuf::as_path)))
     }
 }
 
@@ -53,6 +54,31 @@ impl RowWriter for ParquetWriter {
 
     fn finish(self: Box<Self>) -> Result<(), String> {
         match *self {}
+    }
+}
+
+/// Copier of rows of files. A value of this type cannot exist.
+pub(crate) enum ParquetCopier {}
+
+impl ParquetCopier {
+    pub(crate) fn open(
+        files: &[PathBuf],
+        [part, _]: [PathBuf; 2],
+        _whole: Option<&str>,
+    ) -> Result<Self, Error> {
+        Err(not_built(files.first().unwrap_or(&part)))
+    }
+
+    pub(crate) fn place(&mut self, _part: Option<usize>) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(crate) fn end_file(&mut self) -> Result<(), Error> {
+        match *self {}
+    }
+
+    pub(crate) fn finish(self, _parts: usize) -> Result<(), Error> {
+        match self {}
     }
 }
 

@@ -180,6 +180,9 @@ fn ticks(leaf: &ColumnDescriptor) -> Option<Ticks> {
     }
 }
 
+/// What a column is that can be kept.
+pub(super) const ONE_OR_LIST: &str = "one value a row, or a list of values";
+
 /// A wanted column that does not fit.
 pub(super) struct Misfit {
     pub(super) column: String,
@@ -215,6 +218,16 @@ pub(super) fn project(
             None => return Err(misfit(Why::Missing)),
         };
         let column = &columns[place];
+        if schema.kept.contains(&field.name) {
+            if column.values.is_none() {
+                return Err(misfit(Why::Type {
+                    found: column.type_name.clone(),
+                    wanted: ONE_OR_LIST,
+                }));
+            }
+            wanted[place] = true;
+            continue;
+        }
         let (fits, wants) = match (&field.kind, column.values) {
             (FieldKind::Float { .. } | FieldKind::Floats { .. }, values) => (
                 values.is_some_and(|values| values != Values::Text),
@@ -256,13 +269,16 @@ pub(super) fn project(
         .iter()
         .zip(wanted)
         .filter(|(_, wanted)| *wanted)
-        .map(|(column, _)| column.clone())
+        .map(|(column, _)| ParquetColumn {
+            keeps_digits: schema.kept.contains(&column.name),
+            ..column.clone()
+        })
         .collect())
 }
 
 /// Decoded values of one physical type.
 #[derive(Debug)]
-enum Buffer {
+pub(super) enum Buffer {
     Bool(Vec<bool>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
@@ -304,6 +320,22 @@ impl ColumnCursor {
             repetitions,
             buffer,
         }
+    }
+
+    /// Returns the name of the column.
+    pub(super) fn name(&self) -> &str {
+        &self.column.name
+    }
+
+    /// Returns the definition level of a value that is present.
+    pub(super) fn defined(&self) -> i16 {
+        self.column.defined
+    }
+
+    /// Returns the rows in the buffer as the file holds them: their definition and repetition levels, of which a column of
+    /// required values has none, and the values that are there.
+    pub(super) fn raw(&self) -> (&[i16], &[i16], &Buffer) {
+        (&self.definitions, &self.repetitions, &self.buffer)
     }
 
     /// Skips rows. Returns the number of rows that were skipped.
@@ -491,7 +523,41 @@ impl ColumnCursor {
 }
 
 impl Buffer {
-    fn len(&self) -> usize {
+    /// Returns a buffer without values of the same type.
+    pub(super) fn of_this_type(&self) -> Self {
+        match self {
+            Self::Bool(_) => Self::Bool(Vec::new()),
+            Self::Int32(_) => Self::Int32(Vec::new()),
+            Self::Int64(_) => Self::Int64(Vec::new()),
+            Self::Int96(_) => Self::Int96(Vec::new()),
+            Self::Float(_) => Self::Float(Vec::new()),
+            Self::Double(_) => Self::Double(Vec::new()),
+            Self::Bytes(_) => Self::Bytes(Vec::new()),
+            Self::Fixed(_) => Self::Fixed(Vec::new()),
+        }
+    }
+
+    /// Appends a value of another buffer of this type. Returns whether the other one has it.
+    pub(super) fn push_from(&mut self, other: &Self, nth: usize) -> bool {
+        fn push<T: Clone>(to: &mut Vec<T>, from: &[T], nth: usize) -> bool {
+            let value = from.get(nth);
+            to.extend(value.cloned());
+            value.is_some()
+        }
+        match (self, other) {
+            (Self::Bool(to), Self::Bool(from)) => push(to, from, nth),
+            (Self::Int32(to), Self::Int32(from)) => push(to, from, nth),
+            (Self::Int64(to), Self::Int64(from)) => push(to, from, nth),
+            (Self::Int96(to), Self::Int96(from)) => push(to, from, nth),
+            (Self::Float(to), Self::Float(from)) => push(to, from, nth),
+            (Self::Double(to), Self::Double(from)) => push(to, from, nth),
+            (Self::Bytes(to), Self::Bytes(from)) => push(to, from, nth),
+            (Self::Fixed(to), Self::Fixed(from)) => push(to, from, nth),
+            _ => false,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Bool(values) => values.len(),
             Self::Int32(values) => values.len(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parquet::column::reader::get_column_reader;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
@@ -99,7 +99,7 @@ impl ParquetRows {
                 .into_iter()
                 .filter(|column| column.values.is_some())
                 .map(|column| ParquetColumn {
-                    keeps_digits: true,
+                    keeps_digits: input.keeps_digits,
                     ..column
                 })
                 .collect(),
@@ -233,20 +233,7 @@ impl ParquetRows {
         let mut places = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let chunk = metadata.column(column.leaf);
-            let dictionary = chunk.dictionary_page_offset().unwrap_or(0);
-            let numbers = [
-                chunk.compressed_size(),
-                chunk.data_page_offset(),
-                dictionary,
-            ];
-            if let Some(number) = numbers.iter().find(|number| **number < 0) {
-                let name = &column.name;
-                let message = format!("column `{name}` has a size or place of {number} bytes");
-                return Err(ParquetError::General(message));
-            }
-            let (begin, bytes) = chunk.byte_range();
-            places
-                .push(begin.min(self.file_bytes)..begin.saturating_add(bytes).min(self.file_bytes));
+            places.push(byte_range(chunk, &column.name, self.file_bytes)?);
         }
         let first: Vec<Bytes> = if self.file.is_remote() {
             let first = |place: &Range<u64>| place.start..place.end.min(place.start + READ_BYTES);
@@ -326,8 +313,31 @@ impl FileRecords for ParquetRows {
     }
 }
 
+/// Returns the bytes of a column of a row group.
+///
+/// # Errors
+/// The footer says a size or a place below 0.
+pub(super) fn byte_range(
+    chunk: &ColumnChunkMetaData,
+    name: &str,
+    file_bytes: u64,
+) -> Result<Range<u64>, ParquetError> {
+    let dictionary = chunk.dictionary_page_offset().unwrap_or(0);
+    let numbers = [
+        chunk.compressed_size(),
+        chunk.data_page_offset(),
+        dictionary,
+    ];
+    if let Some(number) = numbers.iter().find(|number| **number < 0) {
+        let message = format!("column `{name}` has a size or place of {number} bytes");
+        return Err(ParquetError::General(message));
+    }
+    let (begin, bytes) = chunk.byte_range();
+    Ok(begin.min(file_bytes)..begin.saturating_add(bytes).min(file_bytes))
+}
+
 /// Returns the error of a file that cannot be read: a storage error, or an error of its content.
-fn broken(path: &Path, error: ParquetError) -> Error {
+pub(super) fn broken(path: &Path, error: ParquetError) -> Error {
     if let ParquetError::External(source) = &error
         && let Some(error) = source.downcast_ref::<std::io::Error>()
     {

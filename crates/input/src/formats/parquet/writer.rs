@@ -11,6 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
+use super::kept::KeptColumns;
 use crate::layout::{float, int, text};
 use crate::output::{cannot_write, sync};
 use crate::record_format::{RowWriter, Target};
@@ -38,6 +39,8 @@ struct Column {
 /// Writer of a file with the columns of a layout. Any column may have missing values.
 pub(super) struct ParquetWriter {
     writer: SerializedFileWriter<BufWriter<File>>,
+    /// Columns that are copied from other files, before the others.
+    kept: Option<KeptColumns>,
     columns: Vec<Column>,
     rows: usize,
     bytes: usize,
@@ -50,14 +53,19 @@ impl ParquetWriter {
     /// The layout is no schema of the format.
     pub(super) fn new(target: Target<'_>) -> Result<Self, Error> {
         let Target {
-            path, file, layout, ..
+            path,
+            file,
+            layout,
+            kept,
+            ..
         } = target;
+        let kept = kept.map(|kept| KeptColumns::open(&kept.files, &kept.columns));
+        let kept = kept.transpose()?;
         let build = || -> Outcome<_> {
-            let fields = layout
-                .columns
-                .iter()
-                .map(field)
-                .collect::<Outcome<Vec<_>>>()?;
+            let mut fields = kept.as_ref().map(KeptColumns::fields).unwrap_or_default();
+            for column in &layout.columns {
+                fields.push(field(column)?);
+            }
             let schema = Arc::new(
                 Type::group_type_builder("schema")
                     .with_fields(fields)
@@ -84,6 +92,7 @@ impl ParquetWriter {
         };
         Ok(Self {
             writer,
+            kept,
             columns: layout.columns.iter().map(column).collect(),
             rows: 0,
             bytes: 0,
@@ -95,6 +104,15 @@ impl ParquetWriter {
             return Ok(());
         }
         let mut group = self.writer.next_row_group()?;
+        if let Some(kept) = &mut self.kept {
+            for nth in 0..kept.fields().len() {
+                let Some(mut writer) = group.next_column()? else {
+                    continue;
+                };
+                kept.write(nth, self.rows, &mut writer)?;
+                writer.close()?;
+            }
+        }
         for column in &mut self.columns {
             let Some(mut writer) = group.next_column()? else {
                 continue;

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::delimiter::Delimiters;
-use super::quoted::{unquote, without_blanks};
-use super::{Delimited, Quotes};
+use super::quoted::unquote;
+use super::{Delimited, Quotes, broken_quotes};
 use crate::cells::{Bad, missing_cells};
 use crate::encoding::utf8;
 use crate::formats::lists::several;
@@ -81,11 +81,11 @@ impl TextParser {
         }
         let mut names = self.names.iter();
         let mut are_equal = true;
-        self.syntax.fields(record, |field| {
+        let split = self.syntax.fields(record, self.trim, |field| {
             let field = if self.trim { field.trim_ascii() } else { field };
             are_equal &= names.next().is_some_and(|name| name.as_bytes() == field);
         });
-        are_equal && names.next().is_none()
+        split.is_ok() && are_equal && names.next().is_none()
     }
 
     /// Reads a record without quotes. Returns the number of its fields.
@@ -112,14 +112,9 @@ impl TextParser {
         let mut field = 0;
         while let Some(current) = rest {
             let mut scratch = std::mem::take(&mut self.scratch);
-            let value = if self.opens_quote(current) {
-                rest = unquote(current, self.syntax.delimiter, &mut scratch).ok_or_else(|| {
-                    (
-                        None,
-                        "a quoted field has text after its closing quote, or no closing quote"
-                            .to_owned(),
-                    )
-                })?;
+            let value = if self.syntax.opens_quote(current, self.trim) {
+                let unquoted = unquote(current, self.syntax.delimiter, &mut scratch);
+                rest = unquoted.ok_or_else(|| (None, broken_quotes(current)))?;
                 scratch.as_slice()
             } else {
                 let end = memchr::memchr(self.syntax.delimiter, current);
@@ -135,15 +130,6 @@ impl TextParser {
             field += 1;
         }
         Ok(field)
-    }
-
-    fn opens_quote(&self, rest: &[u8]) -> bool {
-        let rest = if self.trim {
-            without_blanks(rest, self.syntax.delimiter)
-        } else {
-            rest
-        };
-        rest.first() == Some(&b'"')
     }
 
     #[inline]

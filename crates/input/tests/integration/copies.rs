@@ -1,0 +1,270 @@
+//! Copies of rows and columns of Parquet files: types and bits of the originals.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use trainyard_input::*;
+
+/// Files of all types that are read, of all encodings, and with lists in lists, maps and structures.
+const FILES: [&str; 9] = [
+    "decimals.parquet",
+    "gzip_plain.parquet",
+    "int96.parquet",
+    "lz4.parquet",
+    "other_schema.parquet",
+    "snappy.parquet",
+    "tiny_pages.parquet",
+    "types.parquet",
+    "zstd_v2.parquet",
+];
+
+fn testdata(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(name)
+}
+
+fn open(path: &Path) -> SerializedFileReader<File> {
+    let file = File::open(path).expect("the file is there");
+    SerializedFileReader::new(file).expect("a Parquet file")
+}
+
+/// Returns the types of the columns, and what the file says beside them.
+fn types(path: &Path) -> String {
+    let reader = open(path);
+    let metadata = reader.metadata().file_metadata();
+    format!(
+        "{:?} {:?}",
+        metadata.schema_descr().root_schema(),
+        metadata.key_value_metadata()
+    )
+}
+
+/// Returns all values of each row, bit by bit.
+fn rows(path: &Path) -> Vec<String> {
+    let reader = open(path);
+    let rows = reader.get_row_iter(None).expect("rows");
+    let row = |row: Result<parquet::record::Row, _>| {
+        let row = row.expect("a row");
+        let fields = row.get_column_iter();
+        let fields = fields.map(|(name, field)| match field {
+            parquet::record::Field::Double(value) => format!("{name} {:x}", value.to_bits()),
+            parquet::record::Field::Float(value) => format!("{name} {:x}", value.to_bits()),
+            other => format!("{name} {other:?}"),
+        });
+        fields.collect::<Vec<_>>().join("; ")
+    };
+    rows.map(row).collect()
+}
+
+/// Returns the values of a column in each row, as the library has them.
+fn values_of(path: &Path, column: &str) -> Vec<String> {
+    let reader = open(path);
+    let rows = reader.get_row_iter(None).expect("rows");
+    let value = |row: Result<parquet::record::Row, _>| {
+        let row = row.expect("a row");
+        let mut fields = row.get_column_iter();
+        let field = fields.find(|(name, _)| *name == column);
+        format!("{:?}", field.expect("the column").1)
+    };
+    rows.map(value).collect()
+}
+
+#[test]
+fn copies_of_rows_have_the_types_and_bits_of_the_original() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in FILES {
+        let file = testdata(name);
+        let all = rows(&file);
+        let parts = ["a.parquet", "b.parquet"].map(|part| folder.path().join(part));
+        let mut copier = RowCopier::create(std::slice::from_ref(&file), parts.clone(), None)
+            .expect("the parts are created");
+        let part_of = |row: usize| match row % 5 {
+            0 | 3 => Some(0),
+            1 => Some(1),
+            _ => None,
+        };
+        for row in 0..all.len() {
+            copier.place(part_of(row)).expect("placed");
+        }
+        copier.finish(2).expect("finished");
+        for (part, path) in parts.iter().enumerate() {
+            assert_eq!(types(path), types(&file), "{name}");
+            let expected: Vec<&String> = all
+                .iter()
+                .enumerate()
+                .filter(|(row, _)| part_of(*row) == Some(part))
+                .map(|(_, row)| row)
+                .collect();
+            assert_eq!(rows(path).iter().collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn files_of_the_same_types_become_one_and_a_part_of_a_file_may_be_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = testdata("types.parquet");
+    let parts = ["a.parquet", "b.parquet"].map(|part| folder.path().join(part));
+    let files = vec![file.clone(), file.clone()];
+    let mut copier = RowCopier::create(&files, parts.clone(), None).expect("created");
+    copier.place(Some(0)).expect("placed");
+    copier.end_file().expect("ended");
+    for _ in 0..3 {
+        copier.place(Some(0)).expect("placed");
+    }
+    copier.finish(1).expect("finished");
+    let all = rows(&file);
+    let expected = [&all[..1], &all[..3]].concat();
+    assert_eq!(rows(&parts[0]), expected);
+    let mut copier = RowCopier::create(&files, parts.clone(), None).expect("created");
+    for row in 0..2 * all.len() {
+        copier.place((row != 1).then_some(0)).expect("placed");
+    }
+    copier.finish(1).expect("finished");
+    let expected = [&all[..1], &all[2..], &all[..]].concat();
+    assert_eq!(rows(&parts[0]), expected, "one file after the other");
+    assert!(!parts[1].exists(), "it was not asked for");
+    let others = vec![file, testdata("int96.parquet")];
+    let refused = RowCopier::create(&others, parts, None).expect_err("other columns");
+    let told = refused.to_string();
+    assert!(told.contains("has another type than in"), "{told}");
+}
+
+#[test]
+fn a_column_of_whole_floats_is_written_as_whole_numbers_and_no_other_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = ["y", "x"].map(str::to_owned);
+    let file = |name: &str, values: &[f64]| {
+        let path = folder.path().join(name);
+        let row = |value: &f64| {
+            [*value, *value].map(|value| Cell {
+                values: vec![Value::Float(value)],
+                list: false,
+            })
+        };
+        let mut layout = Layout::default();
+        let rows: Vec<[Cell; 2]> = values.iter().map(row).collect();
+        rows.iter().for_each(|row| layout.see_typed(&names, row));
+        let mut writer = TableWriter::create(&path, Format::Parquet, layout).expect("created");
+        rows.iter()
+            .for_each(|row| writer.write(row).expect("written"));
+        writer.finish().expect("finished");
+        path
+    };
+    let parts = ["a.parquet", "b.parquet"].map(|part| folder.path().join(part));
+    let copy = |file: PathBuf| {
+        let mut copier = RowCopier::create(&[file], parts.clone(), Some("y"))?;
+        for _ in 0..3 {
+            copier.place(Some(0))?;
+        }
+        copier.finish(1)
+    };
+    copy(file("whole.parquet", &[0.0, 2.0, -3.0])).expect("copied");
+    assert_eq!(
+        values_of(&parts[0], "y"),
+        ["Long(0)", "Long(2)", "Long(-3)"]
+    );
+    assert_eq!(
+        values_of(&parts[0], "x"),
+        ["Double(0.0)", "Double(2.0)", "Double(-3.0)"]
+    );
+    let refused = copy(file("parts.parquet", &[0.0, 0.5, 1.0])).expect_err("a fraction");
+    let told = refused.to_string();
+    assert!(told.contains("the column `y` holds 0.5"), "{told}");
+}
+
+#[test]
+fn kept_columns_have_the_types_and_values_of_the_original() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kept.parquet");
+    for name in FILES {
+        let file = testdata(name);
+        let mut reader = TableReader::new(vec![file.clone()], Format::Parquet, None, None);
+        let mut row = Vec::new();
+        let mut count = 0;
+        while reader.read(&mut row).expect("read") {
+            count += 1;
+        }
+        let columns = reader.columns().to_vec();
+        let kept = Kept {
+            // The rows of both files, one after the other.
+            files: vec![file.clone(), file.clone()],
+            columns: columns.clone(),
+        };
+        let own = ["own".to_owned()];
+        let cell = [Cell {
+            values: vec![Value::Int(7)],
+            list: false,
+        }];
+        let mut layout = Layout::default();
+        layout.see_typed(&own, &cell);
+        let mut writer =
+            TableWriter::create_with_kept(&path, layout, &kept).expect("the file is created");
+        for _ in 0..2 * count {
+            writer.write(&cell).expect("written");
+        }
+        writer.finish().expect("finished");
+        let cells_of = |path: &Path| {
+            let mut reader = TableReader::new(vec![path.to_owned()], Format::Parquet, None, None);
+            let mut rows = Vec::new();
+            while reader.read(&mut row).expect("read") {
+                rows.push(format!("{:?}", &row[..columns.len()]));
+            }
+            assert_eq!(&reader.columns()[..columns.len()], columns, "{name}");
+            rows
+        };
+        let mut cells_of = cells_of;
+        let expected = cells_of(&file);
+        let twice = [expected.as_slice(), expected.as_slice()].concat();
+        assert_eq!(cells_of(&path), twice, "{name}");
+        assert_eq!(
+            types_of(&path, &columns),
+            types_of(&file, &columns),
+            "{name}"
+        );
+    }
+}
+
+/// Returns the type of each column that is a leaf, whether values may be missing or not.
+fn types_of(path: &Path, columns: &[String]) -> Vec<String> {
+    let reader = open(path);
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let leaves = schema.columns().iter();
+    let known = |name: &String| columns.contains(name);
+    leaves
+        .filter(|leaf| known(&leaf.name().to_owned()) || known(&leaf.path().string()))
+        .map(|leaf| {
+            format!(
+                "{:?} {:?} {:?} {} {} {}",
+                leaf.physical_type(),
+                leaf.logical_type_ref(),
+                leaf.converted_type(),
+                leaf.type_length(),
+                leaf.type_precision(),
+                leaf.type_scale()
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_column_that_cannot_be_kept_is_refused_before_the_first_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kept.parquet");
+    let create = |files: &[&str], column: &str| {
+        let kept = Kept {
+            files: files.iter().map(|name| testdata(name)).collect(),
+            columns: vec![column.to_owned()],
+        };
+        let created = TableWriter::create_with_kept(&path, Layout::default(), &kept);
+        created.err().map(|error| error.to_string())
+    };
+    let absent = create(&["types.parquet"], "absent").expect("refused");
+    assert!(absent.contains("`absent`"), "{absent}");
+    // Whole numbers of 96 bits, and microseconds.
+    let other = create(&["types.parquet", "int96.parquet"], "ts_us").expect("refused");
+    assert!(other.contains("another type than in"), "{other}");
+    assert!(!path.exists());
+}
