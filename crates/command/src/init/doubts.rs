@@ -4,6 +4,7 @@
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{ColumnKind, ColumnProfile, Decimal, NumberStyle, Profile};
 
+use super::job_file::quoted;
 use super::plan::{is_id, merged};
 use crate::data_warnings::{doubtful_commas, listed_units, units_of_times};
 
@@ -251,7 +252,8 @@ fn of_sentinels(column: &ColumnProfile) -> Option<Doubt> {
         column.present
     );
     let help = format!(
-        "if they do, set input.missing = [{}], which holds for all columns, and a default in the feature, and correct its mean, stddev and boundaries",
+        "if they do, set input.missing_of = {{ {} = [{}] }}, with any other word that means a missing value there, and a default in the feature, and correct its mean, stddev and boundaries",
+        quoted(&column.name),
         texts.join(", ")
     );
     Some(Doubt { message, help })
