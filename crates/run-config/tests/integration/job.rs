@@ -1629,7 +1629,7 @@ fn steps_after_the_end_and_bounds_that_nothing_exceeds_are_warned_of() {
         )
     };
     let dynamic_optimizer = "model.dnn_optimizer={ kind = \"adagrad\" }";
-    let cases: [(Vec<String>, Option<&str>); 22] = [
+    let cases: [(Vec<String>, Option<&str>); 23] = [
         (
             vec![plateau("min_factor = 0.5")],
             Some("`min_factor` of [train.reduce_on_plateau] is 0.5, and factor is 0.1"),
@@ -1651,6 +1651,10 @@ fn steps_after_the_end_and_bounds_that_nothing_exceeds_are_warned_of() {
         (vec!["run.save_checkpoints_steps=10".to_owned()], None),
         (
             vec!["run.save_checkpoints_steps=9".to_owned(), stops.to_owned()],
+            Some("makes 2 evaluations of them"),
+        ),
+        (
+            vec!["run.save_checkpoints_steps=3".to_owned(), stops.to_owned()],
             None,
         ),
         (
