@@ -310,7 +310,7 @@ fn the_ending_of_the_output_says_its_format_and_all_formats_have_the_same_predic
         assert_eq!(ended.code, 0, "{name}: {}", ended.output);
         assert_eq!(logits(&back), expected, "{name}");
     }
-    for name in ["p.jsonl", "p.json", "p"] {
+    for name in ["p.jsonl", "p.json", "p", "p.txt", "p.old"] {
         assert_eq!(predict(name, &[]).code, 0, "{name}");
         assert!(text(name).starts_with('{'), "{name}");
     }
@@ -479,4 +479,79 @@ fn columns_of_all_types_of_parquet_are_kept_with_their_values_and_times_with_the
         found
     };
     assert_eq!(read("p.parquet"), read("all.parquet"));
+}
+
+trial!(times_are_compared_with_those_of_training_after_its_files_have_been_replaced);
+fn times_are_compared_with_those_of_training_after_its_files_have_been_replaced() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let times = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/times");
+    let copy = |from: &str, name: &str| {
+        std::fs::copy(times.join(from), folder.join(name)).expect("it is copied");
+    };
+    let text = "model_dir = \"MODEL\"\n[input]\nformat = \"parquet\"\nlabel = { column = \"y\" }\ntrain = { files = [\"t.parquet\"], batch_size = 10, \
+                epochs = 1 }\n[[feature]]\ncolumn = \"at\"\nkind = \"numeric\"\nnormalizer = \"standardize\"\nmean = 1.79507e12\nstddev = 4e7\n[model]\nkind = \"linear_classifier\"\n";
+    std::fs::write(at("job.toml"), text.replace("MODEL", &at("model"))).expect("written");
+    let job = at("job.toml");
+    let run = |arguments: &[&str]| Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    copy("ms.parquet", "t.parquet");
+    let ended = run(&["train", &job]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let exported = run(&["export", &job, "--output", &at("export")]);
+    assert_eq!(exported.code, 0, "{}", exported.output);
+    copy("ms.parquet", "ms.parquet");
+    copy("us.parquet", "us.parquet");
+    let look = |name: &str| {
+        let input = at(name);
+        let eval = format!("input.eval.files=[{input:?}]");
+        let commands: [&[&str]; 4] = [
+            &["predict", &job, "--input", &input, "--output", &at("p.csv")],
+            &[
+                "predict",
+                &job,
+                "--input",
+                &input,
+                "--output",
+                &at("p.csv"),
+                "--from",
+                &at("export"),
+            ],
+            &["evaluate", &job, "--set", &eval],
+            &[
+                "transform",
+                &job,
+                "--input",
+                &input,
+                "--output",
+                &at("x.jsonl"),
+            ],
+        ];
+        commands.map(|arguments| (arguments[0].to_owned(), run(arguments)))
+    };
+    let replace: [&dyn Fn(); 3] = [&|| {}, &|| copy("us.parquet", "t.parquet"), &|| {
+        std::fs::remove_file(at("t.parquet")).expect("removed")
+    }];
+    for (step, replace) in replace.iter().enumerate() {
+        replace();
+        for (command, ended) in look("us.parquet") {
+            assert!(
+                ended.code != 0
+                    && ended.output.contains("times in microseconds")
+                    && ended
+                        .output
+                        .contains("times in milliseconds in the files of training"),
+                "{step} {command}: {}",
+                ended.output
+            );
+        }
+        for (command, ended) in look("ms.parquet") {
+            assert_eq!(ended.code, 0, "{step} {command}: {}", ended.output);
+            assert!(
+                !ended.output.contains("times in"),
+                "{step} {command}: {}",
+                ended.output
+            );
+        }
+    }
 }

@@ -25,7 +25,9 @@ use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry_over_faults_of
 use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::Error as InputError;
+use trainyard_input::{
+    Error as InputError, Field, FieldKind, Format, Fraction, Schema, Ticks, TimeColumns,
+};
 use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_model_dir::{
     FileState, JOB_AS_RUN, JobPhase, JobRecord, JobState as JobMarker, Leader, Reductions, RunLock,
@@ -283,6 +285,7 @@ async fn from_beginning_to_end(
         return Ok((Ending::Done, lead.report(&run, None)));
     }
     lead.check_columns().await?;
+    lead.note_times(&mut run).await;
     lead.tell_epoch();
     lead.recall(&run);
     if !JobMarker::is_of_a_term(&lead.job.model_dir) {
@@ -403,6 +406,43 @@ fn input_fingerprint(lead: &Chief) -> String {
     }
 }
 
+/// Returns what the first training files hold in the columns that a model takes as they are; `None` if they cannot be read, which the
+/// tasks that read the input tell.
+fn times_of_training(job: &Job, schema: &Schema) -> Option<TimeColumns> {
+    let options = input_options(job, Part::Train, Shard::WHOLE, None).ok()?;
+    let mut times = TimeColumns::of_first_files(&options)?;
+    let is_plain = |field: &Field| {
+        let is_time = |fraction: &Fraction| matches!(fraction, Fraction::Time(_));
+        !matches!(&field.kind, FieldKind::Int { fraction, .. } if is_time(fraction))
+    };
+    times.retain(|column| {
+        let mut fields = schema.fields.iter();
+        fields.any(|field| field.name == column && is_plain(field))
+    });
+    Some(times)
+}
+
+/// Warns of columns that hold other times than those that the newest checkpoint was trained with.
+fn warn_of_other_times(earlier: &TimeColumns, own: &TimeColumns) {
+    let what = |unit: Option<Ticks>| {
+        unit.map_or("no times".to_owned(), |unit| {
+            format!("times in {}", unit.name())
+        })
+    };
+    for (column, unit) in own.iter() {
+        if let Some(before) = earlier.get(column).filter(|before| *before != unit) {
+            warn!(
+                column,
+                "the column `{column}` holds {} in the training files, and held {} in those of the earlier run: where a feature takes \
+                 them for plain numbers or names, what the earlier run has learnt of them is wrong now. Write the files as before, \
+                 give the feature `time`, which knows the units, or train anew in another model_dir",
+                what(unit),
+                what(before)
+            );
+        }
+    }
+}
+
 impl Chief {
     /// Returns the identity of the chief's control calls.
     fn identity(&self, run: &Run) -> Identity {
@@ -440,6 +480,33 @@ impl Chief {
         }
     }
 
+    /// Notes among the lines of the job the times that the training files hold in the columns of the model: of a host without the
+    /// files, those that an earlier run has noted. Warns if that run was trained with other ones.
+    async fn note_times(&self, run: &mut Run) {
+        if self.job.input.format != Format::Parquet {
+            return;
+        }
+        let look = |model_dir: &Path| Ok(startup::newest_manifest(model_dir));
+        let newest = at_start(&self.job.model_dir, look).await;
+        let newest = newest.ok().and_then(Result::ok).flatten();
+        let earlier = newest.and_then(|manifest| TimeColumns::of_lines(&manifest.job));
+        let own = if self.coordinator.data().is_none() && !self.job.strategy.chief_trains {
+            None
+        } else {
+            let (job, model) = (Arc::clone(&self.job), Arc::clone(&self.model));
+            blocking(move || times_of_training(&job, model.schema()))
+                .await
+                .ok()
+                .flatten()
+        };
+        if let (Some(earlier), Some(own)) = (&earlier, &own) {
+            warn_of_other_times(earlier, own);
+        }
+        if let Some(times) = own.or(earlier) {
+            run.provenance.job.push(times.line());
+        }
+    }
+
     /// Returns the step of the newest checkpoint in model_dir; `None` if there is none, or if the folder cannot be read.
     async fn newest_checkpoint(&self) -> Option<u64> {
         let look = |model_dir: &Path| Ok(trainyard_checkpoint::list(model_dir));
@@ -465,18 +532,21 @@ impl Chief {
             let batch_size = input.batch_size as u64;
             match counted {
                 Ok(rows) => {
-                    info!(
-                        "{}",
-                        EpochSummary {
-                            sharding,
-                            update,
-                            tasks,
-                            lanes,
-                            batch_size,
-                            rows
+                    let summary = EpochSummary {
+                        sharding,
+                        update,
+                        tasks,
+                        lanes,
+                        batch_size,
+                        rows,
+                    };
+                    info!("{}", summary.describe());
+                    if let Some(epochs) = input.epochs {
+                        let steps = summary.steps().saturating_mul(epochs);
+                        for warning in job.warnings_of_passes(steps) {
+                            warn!("{}", warning.log_line());
                         }
-                        .describe()
-                    )
+                    }
                 }
                 // The reader of the data reports this problem as an error.
                 Err(problem) => {

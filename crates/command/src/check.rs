@@ -8,22 +8,22 @@ use serde_json::json;
 use trainyard_checkpoint::{Checkpoint, list, misfit};
 use trainyard_chief::find_warm_start;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, TfConfig};
-use trainyard_diagnostic::{Code, Diagnostic, Severity, system_problem};
+use trainyard_diagnostic::{Code, Diagnostic, Severity};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
 use trainyard_model_dir::{JobPhase, JobState};
 use trainyard_optimizer::{LearningRate, OptimizerConfig};
 use trainyard_run_config::{BadRows, Job, LabelConfig, LossReduction, files_in_both};
-use trainyard_storage::is_remote;
 use trainyard_variable::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 
 use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
-use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation};
+use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation, look_at_length};
+use crate::disk_space::{CheckpointBytes, check_space};
 use crate::limits::{limits, small_limits};
 use crate::output::print;
 use crate::repeated_rows::repeated_rows;
-use crate::times_of_files::compare_times;
+use crate::times_of_files::compare_times_of_evaluations;
 use crate::trained_values::{OF_SCORES, other_job};
 
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ pub(crate) fn check(arguments: &Check, build: Build) -> Result<(), Vec<Diagnosti
         match build(job) {
             Ok(model) => {
                 check_inputs(job, &*model, &mut lines, &mut problems);
-                check_space(job, &*model, &mut lines, &mut problems);
+                look_at_space(job, &*model, &mut lines, &mut problems);
                 lines.extend(limits(job, &*model));
                 warnings.extend(small_limits());
                 warnings.extend(check_model_dir(job, &*model, &mut lines, &mut problems));
@@ -296,12 +296,13 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
         Err(problem) => return Err(problem),
     };
     let mut findings = look(job, &training);
+    findings.warnings.extend(look_at_length(job, &training));
     if let Some(eval) = &job.input.eval {
         let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
         let found = look_at_labels_of_evaluation(job, &profile(&evaluation, extent)?);
         findings.lines.extend(found.lines);
         findings.warnings.extend(found.warnings);
-        match compare_times(job, &evaluation) {
+        match compare_times_of_evaluations(job) {
             Ok(warnings) => findings.warnings.extend(warnings),
             Err(problem) => findings.warnings.push(problem),
         }
@@ -315,78 +316,25 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     Ok(findings)
 }
 
-/// Checks that the disk has space for two checkpoints with their slots.
-fn check_space(
+/// Checks the disk, and adds a line of the model and of the disk, or the problem.
+fn look_at_space(
     job: &Job,
     model: &AnyModel,
     lines: &mut Vec<(String, String)>,
     problems: &mut Vec<Diagnostic>,
 ) {
-    let optimizers = model.optimizers();
-    let bytes: u64 = model
-        .variables()
-        .iter()
-        .map(|spec| {
-            let slots = optimizers
-                .get(&spec.optimizer_group)
-                .map_or(0, |config| config.slots().len());
-            // A dynamic table counts with the most rows that it may hold.
-            spec.len() as u64 * 4 * (1 + slots as u64)
-        })
-        .sum();
-    let most = if model
-        .variables()
-        .iter()
-        .any(|spec| spec.dynamic().is_some())
-    {
-        "at most "
-    } else {
-        ""
-    };
+    let bytes = CheckpointBytes::of(model);
+    let variables = model.variables().len();
     lines.push((
         "model".to_owned(),
-        format!(
-            "{} variables, a checkpoint is {most}{bytes} bytes",
-            model.variables().len()
-        ),
+        format!("{variables} variables, {}", bytes.told()),
     ));
-    if is_remote(&job.model_dir) {
-        return;
-    }
-    let existing = job.model_dir.ancestors().find(|folder| folder.is_dir());
-    let folder = existing.map_or(std::path::Path::new("."), |folder| folder);
-    let folder = if folder.as_os_str().is_empty() {
-        std::path::Path::new(".")
-    } else {
-        folder
-    };
-    if let Err(error) = tempfile::tempfile_in(folder) {
-        let message = format!("nothing can be written in {}: {error}", folder.display());
-        let help = "give this user the right to write there, or choose another model_dir";
-        problems.push(system_problem(&error, message, (Code::E3003, help)));
-        return;
-    }
-    // Some network file systems do not report their size.
-    if let Ok(space) = rustix::fs::statvfs(folder)
-        && space.f_blocks > 0
-    {
-        let free = space.f_bavail.saturating_mul(space.f_frsize);
-        if free < 2 * bytes {
-            let message = format!(
-                "not enough space for two checkpoints: need {} bytes, {free} are free in {}",
-                2 * bytes,
-                folder.display()
-            );
-            problems.push(
-                Diagnostic::error(Code::E3006, message)
-                    .help("free space, or choose another model_dir"),
-            );
-        } else {
-            lines.push((
-                "space".to_owned(),
-                format!("{free} bytes are free in {}", folder.display()),
-            ));
+    match check_space(job, bytes) {
+        Ok(space) => {
+            lines.extend(space.line.map(|line| ("space".to_owned(), line)));
+            problems.extend(space.warning);
         }
+        Err(problem) => problems.push(problem),
     }
 }
 

@@ -9,7 +9,7 @@ use trainyard_input::{Absent, ColumnProfile, Decimal, Options, Profile, TimeUnit
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
-    Normalizer, Numbers, ambiguous_files, files_in_both,
+    ModelConfig, Normalizer, Numbers, Sharding, Time, TimePart, ambiguous_files, files_in_both,
 };
 
 use crate::data_sample::{Extent, profile};
@@ -24,7 +24,7 @@ use categories::{
     look_at_admission, look_at_blanks, look_at_ids, look_at_separator, look_at_vocabulary,
 };
 use classes::{look_at_number_of_classes, look_for_probabilities};
-use idle_numbers::{look_at_numbers, look_at_settings};
+use idle_numbers::{is_other_scale, look_at_numbers, look_at_settings};
 use units::look_at_units;
 
 pub(crate) use classes::look_for_class_of_several_texts;
@@ -359,6 +359,9 @@ fn look_at_label(
     } else if let [least, median, most] = column.quantiles(&[0.0, 0.5, 1.0])[..] {
         let line = format!("from {least} to {most}, half of them at most {median}");
         findings.lines.push(("label".to_owned(), line));
+        findings
+            .warnings
+            .extend(look_at_label_scale(&job.model, column));
     }
     if column.distinct() == 1 {
         let message = format!(
@@ -371,6 +374,35 @@ fn look_at_label(
             "look whether the files are sorted by it, or input.label.column is another column: of one value nothing is learned",
         ));
     }
+}
+
+/// Warns about keys that come into play after the last pass over the records, if the profile has all of them.
+pub(crate) fn look_at_length(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
+    let train = &job.input.train;
+    // Where each task reads all records, the tasks have more steps together.
+    let is_once = train.sharding == Sharding::Dynamic && profile.is_whole;
+    let batches = profile.rows.div_ceil(train.batch_size.max(1) as u64);
+    match train.epochs.filter(|_| is_once && profile.rows > 0) {
+        Some(epochs) => job.warnings_of_passes(batches.saturating_mul(epochs)),
+        None => Vec::new(),
+    }
+}
+
+/// Warns about a mean and a deviation that are not those of the labels.
+fn look_at_label_scale(model: &ModelConfig, column: &ColumnProfile) -> Option<Diagnostic> {
+    let found = &column.numbers;
+    if !model.has_label_scale() || !column.is_numeric() || found.count < LABELS_MIN {
+        return None;
+    }
+    let (mean, stddev) = (model.label_mean, model.label_stddev);
+    let own = is_other_scale([mean, stddev], found)?;
+    Some(warning(
+        format!(
+            "the labels in `{}` have the mean {} and the deviation {own} in the sample, and [model] has label_mean = {mean} and label_stddev = {stddev}",
+            column.name, found.mean
+        ),
+        "correct model.label_mean and model.label_stddev: `trainyard stats` prints them",
+    ))
 }
 
 /// Returns the column that a feature reads; none for a cross, whose columns are those of other features, or keys of its own.
@@ -625,8 +657,13 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         && let Some(time) = numbers.time
     {
         match profile.times.get(name) {
-            Some(unit) => look_at_unit_of_requests(time.unit, *unit, name, findings),
-            None => look_at_times(time.unit, column, findings),
+            Some(unit) => {
+                findings
+                    .warnings
+                    .extend(look_at_times_of_files(time.part, *unit, column));
+                look_at_unit_of_requests(time.unit, *unit, name, findings);
+            }
+            None => look_at_times(time, column, findings),
         }
     }
     if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind
@@ -747,7 +784,8 @@ pub(crate) fn listed_units(units: &[(TimeUnit, u64, f64)]) -> String {
 }
 
 /// Warns about times that are far from today in the unit of the feature, and near it in another.
-fn look_at_times(unit: TimeUnit, column: &ColumnProfile, findings: &mut Findings) {
+fn look_at_times(time: Time, column: &ColumnProfile, findings: &mut Findings) {
+    let unit = time.unit;
     let units = units_of_times(column);
     if units.len() > 1 {
         let message = format!(
@@ -773,6 +811,7 @@ fn look_at_times(unit: TimeUnit, column: &ColumnProfile, findings: &mut Findings
         names.find_map(|(name, unit)| wanted(unit).then_some(name))
     };
     let (Some(given), Some(other)) = (name(&|one| one == unit), name(&fits)) else {
+        findings.warnings.extend(look_at_small_times(time, column));
         return;
     };
     let message = format!(
@@ -781,6 +820,57 @@ fn look_at_times(unit: TimeUnit, column: &ColumnProfile, findings: &mut Findings
     );
     let help = format!("set time_unit = \"{other}\" in the feature");
     findings.warnings.push(warning(message, &help));
+}
+
+/// Seconds of a year.
+const SECONDS_OF_A_YEAR: i64 = 366 * 86_400;
+
+/// Warns about numbers that are all of the year 1970, as hours of the day and years are: they are no times since 1970.
+fn look_at_small_times(time: Time, column: &ColumnProfile) -> Option<Diagnostic> {
+    let (least, most) = (column.numbers.min, column.numbers.max);
+    let (length, ..) = time.cycle();
+    let year = (SECONDS_OF_A_YEAR * time.unit.per_second()) as f64;
+    let is_of_1970 = -year < least && most < year;
+    let day = 24.0 * length as f64;
+    // Times since midnight have an hour.
+    let has_hours =
+        time.part == TimePart::Hour && least >= 0.0 && (length as f64..day).contains(&most);
+    if !column.is_numeric() || !is_of_1970 || has_hours {
+        return None;
+    }
+    let part = |number: f64| time.of(number.floor() as i64);
+    let outcome = if (least / length as f64).floor() == (most / length as f64).floor() {
+        format!("the feature has the number {} for all of them", part(least))
+    } else {
+        "all are of 1969 to 1970".to_owned()
+    };
+    Some(warning(
+        format!(
+            "`{}` is from {least} to {most} in the sample, and `time` takes numbers for {} since 1970: {outcome}",
+            column.name,
+            time.unit.name()
+        ),
+        "leave `time` out for numbers that are no times since 1970, as hours of the day or years; otherwise correct time_unit",
+    ))
+}
+
+/// Warns about a part of a time that the times of the files do not have: hours of dates, and weekdays of times of the day.
+fn look_at_times_of_files(
+    part: TimePart,
+    unit: Option<TimeUnit>,
+    column: &ColumnProfile,
+) -> Option<Diagnostic> {
+    match (part, unit) {
+        (TimePart::Hour, None) => Some(warning(
+            format!(
+                "`{}` holds dates, and time = \"hour\" makes 0 of all of them",
+                column.name
+            ),
+            "set time = \"weekday\", or leave the feature out: it distinguishes no records",
+        )),
+        (TimePart::Weekday, Some(unit)) => look_at_small_times(Time { part, unit }, column),
+        _ => None,
+    }
 }
 
 fn look_at_boundaries(

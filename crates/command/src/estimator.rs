@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Parser;
 use trainyard_checkpoint::Origin;
 use trainyard_chief::Report;
-use trainyard_daemon::{Arguments, Context, LogFormat, StopSource};
+use trainyard_daemon::{Arguments, Context, LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model::{Build, Error, Model, Part, Scores, Shard, any_of, input_options};
 use trainyard_predictor::{Predicted, Predictor};
@@ -15,7 +15,8 @@ use trainyard_run_config::Job;
 use crate::evaluate::scores;
 use crate::progress::Show;
 use crate::run::run_task;
-use crate::train::{in_one_process, is_alone};
+use crate::times_of_files::warn_of_times;
+use crate::train::{in_one_process, is_alone, look_before_training};
 use crate::trained_values::{OF_PREDICTIONS, find, warn_of_other_job};
 
 /// A job and its model. The calls run the same code as the command line. They return problems instead of printing them.
@@ -89,6 +90,7 @@ impl Estimator {
         warn_of_other_job(&self.job, origin.job(), &OF_PREDICTIONS);
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&self.job, Part::Eval, Shard::WHOLE, None)?;
+        warn_of_times(&self.job, origin.job(), &input)?;
         trainyard_predictor::predict(&predictor, input, Vec::new(), sink)
     }
 
@@ -97,6 +99,8 @@ impl Estimator {
     }
 
     fn run(&self, job: Job) -> Result<Report, Vec<Diagnostic>> {
+        let told = look_before_training(&job, self.build).map_err(|problem| vec![problem])?;
+        report(&told, LogFormat::Text);
         let context = Context::alone(job, None, LogFormat::Text);
         let trained = in_one_process(context, self.build, Show::Nothing);
         trained

@@ -16,9 +16,9 @@ use trainyard_run_config::{EvaluationConfig, Job};
 use crate::arguments::{Format, JobArguments, Source};
 use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, refuse_absent_folder, table};
-use crate::output_form::{JSON, TEXT, ending, refuse_other_ending};
+use crate::output_form::{JSON, ending, refuse_other_ending};
 use crate::targets::{refuse_own_file, refuse_source};
-use crate::times_of_files::compare_times;
+use crate::times_of_files::warn_of_times;
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
@@ -93,7 +93,7 @@ fn form(given: Option<Format>, output: Option<&Path>) -> Result<Format, Diagnost
     let Some(path) = output else {
         return Ok(given.unwrap_or(Format::Text));
     };
-    refuse_other_ending(path, &[&JSON[..], &TEXT].concat())?;
+    refuse_other_ending(path, &JSON)?;
     let is_json = ending(path).is_some_and(|ending| JSON.contains(&ending.as_str()));
     match given {
         Some(Format::Text) if is_json => {
@@ -121,9 +121,7 @@ pub(crate) fn scores(
     let parameters = Parameters::read(origin, model)?;
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;
-        for warning in compare_times(job, &input)? {
-            tracing::warn!("{}", warning.log_line());
-        }
+        warn_of_times(job, origin.job(), &input)?;
         let weight = job.input.weight_column.as_deref();
         score(model, &parameters, weight, input, steps, || {
             if stop.is_requested() {

@@ -16,6 +16,7 @@ mod convert;
 mod data_sample;
 mod data_warnings;
 mod deploy;
+mod disk_space;
 mod ended;
 mod estimator;
 mod evaluate;

@@ -11,8 +11,85 @@ const ENDING_BYTES_MAX: usize = 12;
 /// Endings of JSON, and of one JSON object a line.
 pub(crate) const JSON: [&str; 3] = ["json", "jsonl", "ndjson"];
 
-/// Endings of texts of any form.
-pub(crate) const TEXT: [&str; 3] = ["txt", "log", "out"];
+/// Endings that name a format. Another ending, such as `.txt` or `.old`, is a name for any text.
+const OF_FORMATS: [&str; 68] = [
+    "7z",
+    "arrow",
+    "avro",
+    "bson",
+    "bz2",
+    "cbor",
+    "csv",
+    "db",
+    "doc",
+    "docx",
+    "dta",
+    "duckdb",
+    "feather",
+    "gif",
+    "gz",
+    "gzip",
+    "h5",
+    "hdf5",
+    "html",
+    "ipc",
+    "jpg",
+    "json",
+    "jsonl",
+    "keras",
+    "libsvm",
+    "lz4",
+    "lzma",
+    "mat",
+    "msgpack",
+    "ndjson",
+    "npy",
+    "npz",
+    "ods",
+    "onnx",
+    "orc",
+    "parquet",
+    "pb",
+    "pdf",
+    "pickle",
+    "pkl",
+    "png",
+    "pq",
+    "pt",
+    "pth",
+    "rar",
+    "rds",
+    "safetensors",
+    "sas7bdat",
+    "sav",
+    "snappy",
+    "sqlite",
+    "svg",
+    "svm",
+    "svmlight",
+    "tab",
+    "tar",
+    "tfrecord",
+    "tfrecords",
+    "tgz",
+    "toml",
+    "tsv",
+    "xls",
+    "xlsx",
+    "xml",
+    "xz",
+    "yaml",
+    "yml",
+    "zip",
+];
+
+/// Further endings of compressed files.
+const OF_COMPRESSION: [&str; 4] = ["zlib", "zst", "zstd", "zz"];
+
+/// Returns whether an ending names a format, so that nothing else is written into a file of that name.
+fn names_format(ending: &str) -> bool {
+    OF_FORMATS.contains(&ending) || OF_COMPRESSION.contains(&ending)
+}
 
 /// Returns the ending of a file's name in small letters; absent without one. What follows a dot and begins with no letter is none.
 pub(crate) fn ending(name: &Path) -> Option<String> {
@@ -34,15 +111,12 @@ pub(crate) fn ending_of_content(name: &Path) -> Option<String> {
     }
 }
 
-/// Refuses a file whose name ends otherwise than what is written there.
+/// Refuses a file whose name ends by a format that the command does not write. A text is written into one of another ending.
 ///
 /// # Errors
 /// Names the endings that fit.
 pub(crate) fn refuse_other_ending(name: &Path, known: &[&str]) -> Result<(), Diagnostic> {
-    match ending(name).filter(|ending| !known.contains(&ending.as_str())) {
-        Some(other) => Err(unwritable(name, &other, known)),
-        None => Ok(()),
-    }
+    refuse_format(name, ending(name), known)
 }
 
 /// Refuses a file as [`refuse_other_ending`], and takes one that is compressed.
@@ -50,23 +124,23 @@ pub(crate) fn refuse_other_ending(name: &Path, known: &[&str]) -> Result<(), Dia
 /// # Errors
 /// Names the endings that fit.
 pub(crate) fn refuse_other_content(name: &Path, known: &[&str]) -> Result<(), Diagnostic> {
-    match ending_of_content(name).filter(|ending| !known.contains(&ending.as_str())) {
-        Some(other) => Err(unwritable(name, &other, known)),
-        None => Ok(()),
-    }
+    refuse_format(name, ending_of_content(name), known)
 }
 
-/// The diagnostic of a file whose ending names what the command does not write.
-pub(crate) fn unwritable(name: &Path, ending: &str, known: &[&str]) -> Diagnostic {
+fn refuse_format(name: &Path, ending: Option<String>, known: &[&str]) -> Result<(), Diagnostic> {
+    let other = |ending: &String| names_format(ending) && !known.contains(&ending.as_str());
+    let Some(ending) = ending.filter(other) else {
+        return Ok(());
+    };
     let message = format!(
         "{} cannot be written: the command does not write `.{ending}`",
         name.display()
     );
     let known: Vec<String> = known.iter().map(|one| format!(".{one}")).collect();
-    Diagnostic::error(Code::E1201, message).help(format!(
-        "end the name by one of {}, or give it no ending",
+    Err(Diagnostic::error(Code::E1201, message).help(format!(
+        "end the name by one of {}, or by none that names a format",
         known.join(", ")
-    ))
+    )))
 }
 
 /// Refuses a folder whose name is that of a file.
@@ -74,19 +148,7 @@ pub(crate) fn unwritable(name: &Path, ending: &str, known: &[&str]) -> Diagnosti
 /// # Errors
 /// Names the ending.
 pub(crate) fn refuse_name_of_file(folder: &Path) -> Result<(), Diagnostic> {
-    const OF_FILES: [&str; 10] = [
-        "onnx",
-        "safetensors",
-        "pb",
-        "zip",
-        "tar",
-        "gz",
-        "tgz",
-        "npy",
-        "npz",
-        "json",
-    ];
-    match ending(folder).filter(|ending| OF_FILES.contains(&ending.as_str())) {
+    match ending(folder).filter(|ending| names_format(ending)) {
         Some(ending) => {
             let message = format!(
                 "--output {}: an export is a folder, and the name is that of a file `.{ending}`",
@@ -134,9 +196,24 @@ mod tests {
     #[test]
     fn another_ending_is_refused_with_those_that_fit() {
         let refused = |name: &str| refuse_other_ending(Path::new(name), &JSON).err();
-        for name in ["r.json", "r", "r.v1-2"] {
+        for name in ["r.json", "r", "r.v1-2", "r.txt", "r.old", "r.metrics"] {
             assert!(refused(name).is_none(), "{name}");
         }
+        for name in [
+            "r.xlsx",
+            "r.orc",
+            "r.avro",
+            "r.zip",
+            "r.bz2",
+            "r.json.gz",
+            "r.json.zst",
+            "r.JSON.GZ",
+        ] {
+            assert!(refused(name).is_some(), "{name}");
+        }
+        assert!(refuse_other_content(Path::new("r.json.gz"), &JSON).is_ok());
+        assert!(refuse_other_content(Path::new("r.txt.gz"), &JSON).is_ok());
+        assert!(refuse_other_content(Path::new("r.csv.gz"), &JSON).is_err());
         let problem = refused("r.csv").expect("refused");
         assert_eq!(problem.code, Code::E1201);
         assert!(

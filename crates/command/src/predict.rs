@@ -22,7 +22,7 @@ use crate::arguments::{JobArguments, Source};
 use crate::convert::compressed_parquet;
 use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, read_files, refuse_absent_folder};
-use crate::output_form::{JSON, ending_of_content, unwritable};
+use crate::output_form::{JSON, ending_of_content, refuse_other_content};
 use crate::targets::{refuse_own_file, refuse_own_input, refuse_source};
 use crate::times_of_files::compare_times;
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
@@ -62,15 +62,14 @@ impl Form {
             }
             return Ok(form);
         };
-        let ending = ending_of_content(path);
         let known = |ending: &String| {
             let mut all = Self::ENDINGS.into_iter();
             let (form, _) = all.find(|(_, endings)| endings.contains(&ending.as_str()))?;
             Some(form)
         };
-        let by_name = ending.as_ref().and_then(known);
-        let form = match (given, by_name, &ending) {
-            (Some(given), Some(other), _) if given != other => {
+        let by_name = ending_of_content(path).as_ref().and_then(known);
+        let form = match (given, by_name) {
+            (Some(given), Some(other)) if given != other => {
                 let message = format!(
                     "--output {} and --format contradict each other: the name stands for another format",
                     path.display()
@@ -79,15 +78,14 @@ impl Form {
                 return Err(problem.help("leave --format out, or give the file another ending"));
             }
             (Some(given), ..) => given,
-            (None, Some(form), _) => form,
-            (None, None, None) => Self::Jsonl,
-            (None, None, Some(ending)) => {
+            (None, Some(form)) => form,
+            (None, None) => {
                 let all = Self::ENDINGS.iter().flat_map(|(_, endings)| *endings);
                 let all: Vec<&str> = all.copied().collect();
-                let problem = unwritable(path, ending, &all);
-                return Err(
+                refuse_other_content(path, &all).map_err(|problem| {
                     problem.note("--format says what is written into a file of another ending")
-                );
+                })?;
+                Self::Jsonl
             }
         };
         if form == Self::Parquet && Compression::of(path) != Compression::None {
@@ -121,8 +119,8 @@ pub(crate) struct Predict {
     /// a column: probabilities_0, probabilities_1.
     #[arg(long, value_enum)]
     pub(crate) format: Option<Form>,
-    /// File of the predictions: .jsonl, .json, .csv, .tsv, .parquet or .tfrecord, and .gz after it for a compressed one. Default: standard
-    /// output. A file of that name is replaced when the new one is whole.
+    /// File of the predictions: .jsonl, .json, .csv, .tsv, .parquet or .tfrecord, and .gz after it for a compressed one. A name that ends by
+    /// no format, such as .txt, gets JSON lines. Default: standard output. A file of that name is replaced when the new one is whole.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -153,7 +151,8 @@ pub(crate) fn predict(
         warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        report(&compare_times(&job, &input)?, arguments.job.log_format);
+        let other_times = compare_times(&job, origin.job(), &input)?;
+        report(&other_times, arguments.job.log_format);
         if let Some(path) = &arguments.output {
             refuse_source(path, arguments.source.from.as_deref())?;
         }

@@ -2,48 +2,130 @@
 //! numbers for the same times.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
+use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Format, Options, Profile, TimeUnit};
+use trainyard_input::{Format, Options, Ticks, TimeColumns};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{CrossKey, FeatureKind, Job};
 
-use crate::convert::name_of;
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::column_of;
 
-/// Records of each file that show the types of its columns.
+/// Records that show whether a column has values.
 const ROWS: u64 = 100;
 
-/// Most training files that are compared with: training refuses files of several types, and there may be thousands.
-const TRAINED_FILES_MAX: usize = 4;
-
-/// Compares the times of files with those of the training files, if these can be read. Returns a warning where they cannot.
+/// Compares the times of files with those that the values were trained with, which are among the lines of their job; without such
+/// a line, with the training files, if these can be read. Returns a warning where nothing is known of them.
 ///
 /// # Errors
-/// A column has times of another unit than in the training files, and a feature takes them for plain numbers or names.
-pub(crate) fn compare_times(job: &Job, input: &Options) -> Result<Vec<Diagnostic>, Diagnostic> {
+/// A column has times of another unit than in training, and a feature takes them for plain numbers or names.
+pub(crate) fn compare_times(
+    job: &Job,
+    trained: &[String],
+    input: &Options,
+) -> Result<Vec<Diagnostic>, Diagnostic> {
     let columns = taken_plainly(job);
     if job.input.format != Format::Parquet || columns.is_empty() {
         return Ok(Vec::new());
     }
-    let trained = input_options(job, Part::Train, Shard::WHOLE, None).ok();
-    if trained
-        .as_ref()
-        .is_some_and(|trained| trained.files == input.files)
-    {
-        return Ok(Vec::new());
-    }
-    let extent = Extent::OfEachFile(ROWS);
-    // A file that cannot be read is an error of its reader.
-    let Ok(found) = profile(input, extent) else {
-        return Ok(Vec::new());
+    let trained = match TimeColumns::of_lines(trained) {
+        Some(recorded) => Some(recorded),
+        None => match input_options(job, Part::Train, Shard::WHOLE, None) {
+            Ok(files) if files.files == input.files => return Ok(Vec::new()),
+            Ok(files) => TimeColumns::of_first_files(&files),
+            Err(_) => None,
+        },
     };
-    let trained = trained.and_then(|mut trained| {
-        trained.files.truncate(TRAINED_FILES_MAX);
-        profile(&trained, extent).ok()
+    let mut unknown = BTreeSet::new();
+    for (place, file) in input.files.iter().enumerate() {
+        // A file that cannot be read is an error of its reader.
+        let Ok(own) = TimeColumns::read(input, place) else {
+            continue;
+        };
+        for other in differences(&columns, &own, trained.as_ref()) {
+            match other {
+                Difference::Unknown { column, own } => drop(unknown.insert((column, own.name()))),
+                Difference::Unit { .. } if !has_values(input, file, other.column()) => {}
+                Difference::Unit {
+                    column,
+                    own,
+                    trained,
+                } => {
+                    let message = format!(
+                        "the column `{column}` holds {} in {} and {} in the files of training, and a feature takes them for plain numbers or names",
+                        what(own),
+                        file.display(),
+                        what(trained)
+                    );
+                    return Err(Diagnostic::error(Code::E4003, message).help(CURE));
+                }
+            }
+        }
+    }
+    let warnings = unknown.into_iter().map(|(column, unit)| {
+        let message = format!(
+            "the column `{column}` holds times in {unit}, and a feature takes them for plain numbers or names: the training files, which \
+             cannot be read here, must have had the same unit"
+        );
+        Diagnostic::warning(Code::E4005, message).help(CURE)
     });
-    differences(&columns, &found, trained.as_ref())
+    Ok(warnings.collect())
+}
+
+/// Compares as [`compare_times`], and logs the warnings.
+///
+/// # Errors
+/// As [`compare_times`].
+pub(crate) fn warn_of_times(
+    job: &Job,
+    trained: &[String],
+    input: &Options,
+) -> Result<(), Diagnostic> {
+    for warning in compare_times(job, trained, input)? {
+        tracing::warn!("{}", warning.log_line());
+    }
+    Ok(())
+}
+
+const CURE: &str = "write the column as in the training files; or give the feature `time`, which knows the units, and train again";
+
+/// Compares the times of all evaluation inputs of a job with those of its training files, before training.
+///
+/// # Errors
+/// As [`compare_times`].
+pub(crate) fn compare_times_of_evaluations(job: &Job) -> Result<Vec<Diagnostic>, Diagnostic> {
+    let mut warnings = Vec::new();
+    if job.input.eval.is_some() {
+        let further = (0..job.evaluations.len()).map(Part::Evaluation);
+        for part in std::iter::once(Part::Eval).chain(further) {
+            // Files that are not there are an error of their reader.
+            if let Ok(input) = input_options(job, part, Shard::WHOLE, None) {
+                warnings.extend(compare_times(job, &[], &input)?);
+            }
+        }
+    }
+    warnings.dedup();
+    Ok(warnings)
+}
+
+/// Returns the job that trained the newest checkpoint of a model directory, one line per key; nothing without one.
+pub(crate) fn trained_job(model_dir: &Path) -> Vec<String> {
+    let newest = list(model_dir).ok().and_then(|found| found.last().cloned());
+    let checkpoint = newest.and_then(|newest| Checkpoint::open(&newest.path).ok());
+    checkpoint.map_or(Vec::new(), |checkpoint| checkpoint.manifest().job.clone())
+}
+
+/// Returns whether one of the first records of a file has a value of a column: a program writes a column without any in the type that
+/// it likes.
+fn has_values(input: &Options, file: &Path, column: &str) -> bool {
+    let options = Options {
+        files: vec![file.to_owned()],
+        ..input.clone()
+    };
+    let found = profile(&options, Extent::OfEachFile(ROWS)).ok();
+    found.is_some_and(|found| found.column(column).is_some_and(|column| column.values > 0))
 }
 
 /// Returns the columns that features read as they are.
@@ -68,96 +150,96 @@ fn taken_plainly(job: &Job) -> BTreeSet<String> {
     columns
 }
 
-fn differences(
-    columns: &BTreeSet<String>,
-    found: &Profile,
-    trained: Option<&Profile>,
-) -> Result<Vec<Diagnostic>, Diagnostic> {
-    let mut warnings = Vec::new();
-    for name in columns {
-        let unit_in = |profile: &Profile| {
-            let has_values = profile.column(name).is_some_and(|column| column.values > 0);
-            has_values.then(|| profile.times.get(name).copied())
-        };
-        let Some(own) = unit_in(found) else {
-            continue;
-        };
-        match trained.map(unit_in) {
-            Some(Some(trained)) if trained != own => {
-                let message = format!(
-                    "the column `{name}` holds {} in these files and {} in those of training, and a feature takes them for plain numbers or names",
-                    what(own),
-                    what(trained)
-                );
-                return Err(Diagnostic::error(Code::E4003, message).help(
-                    "write the column as in the training files; or give the feature `time`, which knows the units, and train again",
-                ));
-            }
-            Some(_) => {}
-            None if own.is_some() => {
-                let message = format!(
-                    "the column `{name}` holds {}, and a feature takes them for plain numbers or names: the training files, which cannot be read \
-                     here, must have had the same unit",
-                    what(own)
-                );
-                warnings.push(Diagnostic::warning(Code::E4005, message).help(
-                    "write the column as in the training files; or give the feature `time`, which knows the units, and train again",
-                ));
-            }
-            None => {}
+/// What a column holds in a file and did not hold in training.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Difference {
+    /// Other times, or other values than times.
+    Unit {
+        column: String,
+        own: Option<Ticks>,
+        trained: Option<Ticks>,
+    },
+    /// Times, and nothing is known of those of training.
+    Unknown { column: String, own: Ticks },
+}
+
+impl Difference {
+    fn column(&self) -> &str {
+        match self {
+            Self::Unit { column, .. } | Self::Unknown { column, .. } => column,
         }
     }
-    Ok(warnings)
+}
+
+fn differences(
+    columns: &BTreeSet<String>,
+    own: &TimeColumns,
+    trained: Option<&TimeColumns>,
+) -> Vec<Difference> {
+    let of_column = |column: &String| {
+        let own = own.get(column)?;
+        let column = column.clone();
+        match trained {
+            None => own.map(|own| Difference::Unknown { column, own }),
+            Some(trained) => {
+                let trained = trained.get(&column)?;
+                (trained != own).then_some(Difference::Unit {
+                    column,
+                    own,
+                    trained,
+                })
+            }
+        }
+    };
+    columns.iter().filter_map(of_column).collect()
 }
 
 /// Says what the values of a column are, by the unit of its times.
-fn what(unit: Option<Option<TimeUnit>>) -> String {
+fn what(unit: Option<Ticks>) -> String {
     match unit {
-        Some(unit) => format!("times in {}", name_of(unit)),
+        Some(unit) => format!("times in {}", unit.name()),
         None => "values that are no times".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::{Cell, Value};
-
     use super::*;
 
+    fn of(unit: &str) -> TimeColumns {
+        let line = format!("input.times={{\"at\":{unit}}}");
+        TimeColumns::of_lines(&[line]).expect("columns")
+    }
+
     #[test]
-    fn times_of_another_unit_than_that_of_training_are_refused_where_they_are_plain_numbers() {
+    fn times_of_another_unit_than_that_of_training_differ() {
         let columns = BTreeSet::from(["at".to_owned()]);
-        let of = |unit: Option<Option<TimeUnit>>| {
-            let mut profile = Profile::default();
-            let cell = Cell {
-                values: vec![Value::Int(1)],
-                list: false,
-            };
-            profile.see(&["at".to_owned()], &[cell]);
-            profile.times = unit
-                .map(|unit| ("at".to_owned(), unit))
-                .into_iter()
-                .collect();
-            profile
+        let units = ["\"milliseconds\"", "\"microseconds\"", "\"days\"", "null"];
+        for (own, trained) in units
+            .iter()
+            .flat_map(|own| units.map(|trained| (*own, trained)))
+        {
+            let found = differences(&columns, &of(own), Some(&of(trained)));
+            assert_eq!(found.len(), usize::from(own != trained), "{own} {trained}");
+            let none = differences(&BTreeSet::new(), &of(own), Some(&of(trained)));
+            assert_eq!(none, []);
+        }
+    }
+
+    #[test]
+    fn times_are_told_where_nothing_is_known_of_training() {
+        let columns = BTreeSet::from(["at".to_owned()]);
+        let found = differences(&columns, &of("\"days\""), None);
+        let day = Difference::Unknown {
+            column: "at".to_owned(),
+            own: Ticks::Days,
         };
-        let [milliseconds, microseconds] =
-            [TimeUnit::Milliseconds, TimeUnit::Microseconds].map(|unit| Some(Some(unit)));
-        for (own, trained) in [
-            (microseconds, milliseconds),
-            (None, milliseconds),
-            (Some(None), milliseconds),
-            (milliseconds, None),
-        ] {
-            let refused = differences(&columns, &of(own), Some(&of(trained)));
-            let message = refused.expect_err("refused").message;
-            assert!(message.contains("`at`"), "{message}");
-        }
-        for unit in [None, milliseconds] {
-            let found = differences(&columns, &of(unit), Some(&of(unit)));
-            assert_eq!(found.expect("no refusal").len(), 0);
-            let alone = differences(&columns, &of(unit), None).expect("no refusal");
-            assert_eq!(alone.len(), usize::from(unit.is_some()));
-        }
-        assert!(differences(&BTreeSet::new(), &of(None), Some(&of(milliseconds))).is_ok());
+        assert_eq!(found, [day]);
+        assert_eq!(differences(&columns, &of("null"), None), []);
+        let of_other_columns = TimeColumns::default();
+        assert_eq!(
+            differences(&columns, &of("\"days\""), Some(&of_other_columns)),
+            []
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::task::JoinHandle;
 use trainyard_chief::{Chief, Ending, Report, run_job};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, DiskWatch, StopSource, report, supervise};
@@ -17,10 +18,12 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
+use crate::disk_space::{CheckpointBytes, check_space};
 use crate::output::{STOPPED, print, refuse_absent_folder, result_line, table};
-use crate::output_form::{JSON, TEXT, refuse_other_ending};
+use crate::output_form::{JSON, refuse_other_ending};
 use crate::progress::{Show, progress_line};
 use crate::targets::refuse_own_file;
+use crate::times_of_files::compare_times_of_evaluations;
 use crate::up::{read_evaluation, share_of_cores};
 
 #[derive(Debug, Args)]
@@ -65,9 +68,11 @@ pub(crate) fn train(
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
         refuse_absent_folder(path).map_err(|problem| vec![problem])?;
-        refuse_other_ending(path, &[&JSON[..], &TEXT].concat()).map_err(|problem| vec![problem])?;
+        refuse_other_ending(path, &JSON).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
+    let told = look_before_training(&job, build).map_err(|problem| vec![problem])?;
+    report(&told, arguments.job.log_format);
     report(&job.warnings_in_one_process(), arguments.job.log_format);
     // From now on, whoever works on files tells of them.
     drop(watch);
@@ -83,6 +88,19 @@ pub(crate) fn train(
     }
     let outcome = told.and_then(|()| not_finite(&trained.report.eval).map_or(Ok(()), Err));
     outcome.map_err(|problem| vec![problem])
+}
+
+/// Asks what `check` asks, as far as it would end training late or pass without a word. Returns warnings.
+///
+/// # Errors
+/// The disk has no space for checkpoints, or an evaluation input has times of another unit than the training files.
+pub(crate) fn look_before_training(job: &Job, build: Build) -> Result<Vec<Diagnostic>, Diagnostic> {
+    let mut warnings = compare_times_of_evaluations(job)?;
+    // A model that cannot be built is an error of training.
+    if let Ok(model) = build(job) {
+        warnings.extend(check_space(job, CheckpointBytes::of(&*model))?.warning);
+    }
+    Ok(warnings)
 }
 
 /// The end of a job in one process.
@@ -245,11 +263,27 @@ pub(crate) async fn alone(
         })
         .collect();
     let halt = CancellationToken::new();
-    let evaluating = job.input.eval.is_some().then(|| {
+    let mut evaluating = job.input.eval.is_some().then(|| {
         let config = trainyard_evaluator::Config::new(Arc::clone(&job));
         tokio::spawn(trainyard_evaluator::run(config, build, halt.clone()))
     });
-    let outcome = run_job(leading, stop.clone()).await;
+    let mut leading = run_job(leading, stop.clone());
+    let mut evaluated = None;
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            outcome = &mut leading => break outcome,
+            ended = ended(&mut evaluating) => {
+                evaluating = None;
+                // Of a job that has failed, the chief tells it. Otherwise training may go on for hours.
+                if let Err(problem) = &ended && problem.code != Code::E2010 {
+                    let told = problem.clone().note("training goes on to its end, without evaluations and exports");
+                    tracing::error!("{}", told.log_line());
+                }
+                evaluated = Some(ended);
+            }
+        }
+    };
     ending.cancel();
     for other in others {
         if let Ok(Ok(Err(problem))) = tokio::time::timeout(SHUTDOWN_GRACE, other).await {
@@ -260,10 +294,9 @@ pub(crate) async fn alone(
     if !matches!(outcome, Ok((Ending::Done, _))) {
         halt.cancel();
     }
-    let evaluation = match evaluating {
-        Some(handle) => handle.await.map_err(|error| {
-            Diagnostic::error(Code::E9001, format!("the evaluator has failed: {error}"))
-        })?,
+    let evaluation = match evaluated {
+        Some(evaluated) => evaluated,
+        None if evaluating.is_some() => ended(&mut evaluating).await,
         None => Ok(trainyard_evaluator::Report::default()),
     };
     let (ending, report) = outcome?;
@@ -292,6 +325,18 @@ pub(crate) async fn alone(
         report,
         evaluated: evaluation.steps,
     })
+}
+
+/// Waits for the end of an evaluator; for ever without one.
+async fn ended(
+    evaluating: &mut Option<JoinHandle<Result<trainyard_evaluator::Report, Diagnostic>>>,
+) -> Result<trainyard_evaluator::Report, Diagnostic> {
+    match evaluating {
+        None => std::future::pending().await,
+        Some(handle) => handle.await.map_err(|error| {
+            Diagnostic::error(Code::E9001, format!("the evaluator has failed: {error}"))
+        })?,
+    }
 }
 
 /// Returns whether this process runs the whole job: without `TF_CONFIG`, without a cluster in it, or with a chief as

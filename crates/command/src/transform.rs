@@ -12,9 +12,9 @@ use trainyard_model::{Build, Part, Shard, input_options};
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
-use crate::output_form::{JSON, TEXT, refuse_other_content};
+use crate::output_form::{JSON, refuse_other_content};
 use crate::targets::refuse_own_file;
-use crate::times_of_files::compare_times;
+use crate::times_of_files::{compare_times, trained_job};
 
 #[derive(Debug, Args)]
 pub(crate) struct Transform {
@@ -36,12 +36,13 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
     let work = || {
         if let Some(path) = &arguments.output {
             refuse_own_file(path, &job)?;
-            refuse_other_content(path, &[&JSON[..], &TEXT].concat())?;
+            refuse_other_content(path, &JSON)?;
         }
         let model = build(&job)?;
         let graph = model.onnx()?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        report(&compare_times(&job, &input)?, arguments.job.log_format);
+        let other_times = compare_times(&job, &trained_job(&job.model_dir), &input)?;
+        report(&other_times, arguments.job.log_format);
         let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
         let dataset = Dataset::open(input, model.serving_schema().clone())?;
         for batch in dataset {

@@ -19,7 +19,7 @@ pub use supervisor::Supervisor;
 use tracing::{info, warn};
 use trainyard_chief::Report;
 use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, Task};
-use trainyard_daemon::{DiskWatch, LogFormat, StopSource};
+use trainyard_daemon::{DiskWatch, LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic, system_limit, system_problem};
 use trainyard_model::Scores;
 use trainyard_model_dir::{JobPhase, JobState, RunLock};
@@ -31,10 +31,11 @@ use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::log_memory::LogMemory;
 use crate::output::{print, refuse_absent_folder, result_line, table};
-use crate::output_form::{JSON, TEXT, refuse_other_ending};
+use crate::output_form::{JSON, refuse_other_ending};
 use crate::program::Program;
 use crate::runtime::single_threaded;
 use crate::targets::refuse_own_file;
+use crate::times_of_files::compare_times_of_evaluations;
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
@@ -66,9 +67,11 @@ pub(crate) fn up(
     if let Some(path) = &arguments.report {
         refuse_own_file(path, &job).map_err(|problem| vec![problem])?;
         refuse_absent_folder(path).map_err(|problem| vec![problem])?;
-        refuse_other_ending(path, &[&JSON[..], &TEXT].concat()).map_err(|problem| vec![problem])?;
+        refuse_other_ending(path, &JSON).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
+    let other_times = compare_times_of_evaluations(&job).map_err(|problem| vec![problem])?;
+    report(&other_times, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];
     check_cluster(&job, cluster.of_role(Role::Ps).count()).map_err(one)?;

@@ -243,11 +243,7 @@ impl Form for Text {
     type Value = String;
 
     fn get(&self, section: &Section<'_>, key: &'static str) -> Option<String> {
-        if self.may_be_empty {
-            section.text(key)
-        } else {
-            section.required_text(key, "\"\"")
-        }
+        text_of(section, key, self.may_be_empty)
     }
 
     fn takes(&self) -> Takes {
@@ -256,6 +252,14 @@ impl Form for Text {
 
     fn toml(&self, value: &String) -> String {
         format!("\"{value}\"")
+    }
+}
+
+fn text_of(section: &Section<'_>, key: &'static str, may_be_empty: bool) -> Option<String> {
+    if may_be_empty {
+        section.text(key)
+    } else {
+        section.required_text(key, "\"\"")
     }
 }
 
@@ -306,11 +310,7 @@ impl Form for Path {
     type Value = String;
 
     fn get(&self, section: &Section<'_>, key: &'static str) -> Option<String> {
-        let text = if self.may_be_empty {
-            section.text(key)
-        } else {
-            section.required_text(key, "\"\"")
-        };
+        let text = text_of(section, key, self.may_be_empty);
         section.refuse_shell_part(key, text.as_ref());
         text
     }

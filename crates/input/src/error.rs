@@ -6,6 +6,9 @@ use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 
 use crate::RecordUnit;
 
+/// What a job wants of a column that a list has too many values for.
+pub(crate) const ONE_VALUE: &str = "one value a row";
+
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
@@ -251,9 +254,9 @@ impl From<Error> for Diagnostic {
             }
             Error::Unsupported { .. } => Self::error(Code::E1002, text)
                 .help("write the file again, uncompressed or with snappy, gzip, lz4 or zstd"),
-            Error::ColumnType { found, .. } => {
+            Error::ColumnType { wanted, .. } => {
                 let problem = Self::error(Code::E4003, text);
-                if found.contains("any number") || found.contains("list") {
+                if wanted == ONE_VALUE {
                     problem.help(
                         "give the feature a separator (any: values stand apart already), or a shape",
                     )

@@ -55,6 +55,7 @@ mod shard_reader;
 mod shuffle;
 mod source;
 mod table;
+mod time_columns;
 mod time_range;
 
 pub use batch::{Batch, Bytes, Cells, Column, Position};
@@ -77,6 +78,7 @@ pub use record_fetcher::RecordFetcher;
 pub use record_format::Kept;
 pub use record_index::RecordIndex;
 pub use record_unit::RecordUnit;
+pub use row::Ticks;
 pub use rule::RowRule;
 pub use sample_check::{Alike, Checked, check, check_columns};
 pub use scan::{Scan, Scanned};
@@ -84,6 +86,7 @@ pub use schema::{Field, FieldKind, Fraction, Gaps, Schema};
 pub use shard_planner::{Answer, PlannedBatch, ShardPlanner};
 pub use shard_reader::{Direction, ShardReader};
 pub use table::{Absent, ColumnProfile, Numbers, Profile, RowCopier, TableReader, TableWriter};
+pub use time_columns::TimeColumns;
 pub use trainyard_input_options::{
     BadRows, Compression, Decimal, Format, IndexBase, MissingTexts, NumberStyle, Sharding,
     TextEncoding, TextStyle, TimeUnit,

@@ -14,6 +14,7 @@ use crate::cells::Bad;
 use crate::column_names::{self, ColumnNames, places};
 use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
+use crate::row::Ticks;
 use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema};
 
 /// A record format.
@@ -115,6 +116,12 @@ pub(crate) trait FileRecords: Debug + Send {
     /// Returns the columns whose values no job can read, with their types.
     fn unreadable(&self) -> &[(String, String)] {
         &[]
+    }
+
+    /// Returns the columns of the records whose types the file says, each with the unit in which it counts times; absent = it holds
+    /// other values.
+    fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
+        Vec::new()
     }
 
     /// Moves to the next record and sets line and offset of its place. Returns `false` at the end of the file.

@@ -7,6 +7,7 @@ use trainyard_storage::Storage;
 use crate::formats;
 use crate::record::{Place, Record, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
+use crate::row::Ticks;
 use crate::{Error, Options, Schema};
 
 /// Reader of the records of one file.
@@ -86,6 +87,11 @@ impl RecordReader {
     /// Returns the columns of the file whose values no job can read, with their types.
     pub(crate) fn unreadable(&self) -> &[(String, String)] {
         self.records.unreadable()
+    }
+
+    /// Returns the columns of the file, as [`FileRecords::units_of_times`].
+    pub(crate) fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
+        self.records.units_of_times()
     }
 
     /// Moves to the next record. Returns `false` at the end of the file. Of a record whose place alone is wanted, Parquet

@@ -3,6 +3,7 @@
 //! In the inline form, cells are in the order of the columns. Each cell begins with its kind. Numbers have 8 bytes,
 //! little-endian. Texts and lists begin with their length in 4 bytes, little-endian.
 
+use serde::{Deserialize, Serialize};
 use trainyard_input_options::TimeUnit;
 
 /// Kinds of cells.
@@ -18,16 +19,31 @@ const MICROSECONDS: u8 = 8;
 const NANOSECONDS: u8 = 9;
 
 /// Unit in which a file counts time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ticks {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ticks {
+    /// Days, of dates.
     Days,
+    /// Milliseconds.
     Milliseconds,
+    /// Microseconds.
     Microseconds,
+    /// Nanoseconds.
     Nanoseconds,
 }
 
 impl Ticks {
     const SECONDS_OF_A_DAY: i64 = 86_400;
+
+    /// Returns the name of the unit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Days => "days",
+            Self::Milliseconds => TimeUnit::Milliseconds.name(),
+            Self::Microseconds => TimeUnit::Microseconds.name(),
+            Self::Nanoseconds => TimeUnit::Nanoseconds.name(),
+        }
+    }
 
     /// Returns a time of this unit in another unit, rounded down; nothing if 64 bits do not hold it.
     pub(crate) fn convert(self, time: i64, unit: TimeUnit) -> Option<i64> {

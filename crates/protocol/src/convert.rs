@@ -163,24 +163,20 @@ fn configuration_from_wire<T: DeserializeOwned>(
     let message = message.ok_or_else(|| invalid(field, "must be set", "nothing"))?;
     let given = format!("kind `{}`", shown(&message.kind));
     let wrong = || invalid(field, "must be a known kind with its parameters", given);
-    match fields_from_wire(message, Nesting::Outer) {
+    match fields_from_wire(message, NESTED_MAX) {
         Some(fields) => serde_json::from_value(fields.into()).map_err(|_| wrong()),
         None => Err(wrong()),
     }
 }
 
-/// Place of a configuration: by itself, or as a parameter of another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Nesting {
-    Outer,
-    Inner,
-}
+/// Most configurations in each other below the outermost one: an optimizer has a warm-up, and that a schedule.
+const NESTED_MAX: usize = 2;
 
-/// Returns the fields of a configuration; nothing if configurations are nested more than once, or if there are too many
-/// numbers.
+/// Returns the fields of a configuration; nothing if more than `nested` configurations are in each other below it, or if there are too
+/// many numbers.
 fn fields_from_wire(
     message: v1::Configuration,
-    nesting: Nesting,
+    nested: usize,
 ) -> Option<serde_json::Map<String, serde_json::Value>> {
     let mut fields = serde_json::Map::from_iter([("kind".to_owned(), message.kind.into())]);
     for (key, parameter) in message.parameters {
@@ -190,8 +186,8 @@ fn fields_from_wire(
             Some(Value::Numbers(numbers)) if numbers.values.len() <= NUMBERS_MAX => {
                 numbers.values.into()
             }
-            Some(Value::Configuration(inner)) if nesting == Nesting::Outer => {
-                fields_from_wire(inner, Nesting::Inner)?.into()
+            Some(Value::Configuration(inner)) if nested > 0 => {
+                fields_from_wire(inner, nested - 1)?.into()
             }
             Some(_) => return None,
             None => continue,
@@ -429,6 +425,44 @@ mod tests {
             optimizers_from_wire(optimizers_to_wire(&optimizers)),
             Ok(optimizers)
         );
+    }
+
+    #[test]
+    fn a_warm_up_before_each_schedule_survives_the_wire() {
+        for schedule in [
+            serde_json::json!({"kind": "exponential_decay", "learning_rate": 0.5, "decay_steps": 10.0, "decay_rate": 0.5, "staircase": true}),
+            serde_json::json!({"kind": "polynomial_decay", "learning_rate": 0.5, "decay_steps": 10.0, "end_learning_rate": 0.125, "power": 1.0, "cycle": true}),
+            serde_json::json!({"kind": "cosine_decay", "learning_rate": 0.5, "decay_steps": 10.0, "alpha": 0.25}),
+            serde_json::json!({"kind": "piecewise_constant", "boundaries": [10.0], "values": [0.5, 0.25]}),
+        ] {
+            let warmup = serde_json::json!({"kind": "warmup", "warmup_steps": 4.0, "learning_rate": schedule});
+            let adam = serde_json::json!({"kind": "adam", "learning_rate": warmup});
+            let adam: OptimizerConfig = serde_json::from_value(adam).unwrap();
+            let optimizers = BTreeMap::from([("dnn".to_owned(), adam)]);
+            assert_eq!(
+                optimizers_from_wire(optimizers_to_wire(&optimizers)),
+                Ok(optimizers)
+            );
+        }
+    }
+
+    #[test]
+    fn configurations_that_are_nested_too_often_are_refused() {
+        let mut config = serde_json::json!(0.5);
+        for _ in 0..3 {
+            config =
+                serde_json::json!({"kind": "warmup", "warmup_steps": 4.0, "learning_rate": config});
+        }
+        let serde_json::Value::Object(fields) = config else {
+            panic!("{config}")
+        };
+        let mut message = fields_to_wire(fields);
+        assert!(fields_from_wire(message.clone(), NESTED_MAX).is_some());
+        let inner = v1::Parameter {
+            value: Some(Value::Configuration(message.clone())),
+        };
+        message.parameters.insert("learning_rate".to_owned(), inner);
+        assert!(fields_from_wire(message, NESTED_MAX).is_none());
     }
 
     #[test]

@@ -103,13 +103,16 @@ pub(crate) fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Di
         } else {
             vec![beside.to_owned(), PathBuf::new()]
         };
-        let found = folders
-            .iter()
-            .map(|folder| matches(&folder.join(name)))
-            .find(|found| !found.is_empty());
-        match found {
-            Some(found) => files.add(name, found)?,
-            None => {
+        let mut found = Vec::new();
+        for folder in &folders {
+            found = matched(&folder.join(name))?;
+            if !found.is_empty() {
+                break;
+            }
+        }
+        match found.is_empty() {
+            false => files.add(name, found)?,
+            true => {
                 let there = folders
                     .iter()
                     .map(|folder| folder.join(name))
@@ -127,8 +130,8 @@ pub(crate) fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Di
 #[derive(Default)]
 struct Files<'a> {
     paths: Vec<PathBuf>,
-    /// Name or pattern that found each file.
-    names: HashMap<PathBuf, &'a str>,
+    /// Name or pattern that found each file, and the path by which it did.
+    names: HashMap<PathBuf, (&'a str, PathBuf)>,
 }
 
 impl<'a> Files<'a> {
@@ -138,11 +141,20 @@ impl<'a> Files<'a> {
     /// Two names, or two links, mean one file: its records would be read twice in each pass.
     fn add(&mut self, name: &'a str, found: Vec<PathBuf>) -> Result<(), Diagnostic> {
         for path in found {
-            if let Some(other) = self.names.insert(identity(&path), name) {
-                let message = format!(
-                    "input file {} is there twice: by `{other}` and by `{name}`",
-                    path.display()
-                );
+            let by = (name, path.clone());
+            if let Some((other, first)) = self.names.insert(identity(&path), by) {
+                let message = if first == path {
+                    format!(
+                        "input file {} is there twice: by `{other}` and by `{name}`",
+                        path.display()
+                    )
+                } else {
+                    format!(
+                        "input files {} and {} are one file, by a link: `{other}` names the one, and `{name}` the other",
+                        first.display(),
+                        path.display()
+                    )
+                };
                 return Err(Diagnostic::error(Code::E1006, message)
                     .note("its records would count twice in each pass")
                     .help(
@@ -178,18 +190,61 @@ pub(crate) fn find(name: &str, beside: &Path) -> PathBuf {
 }
 
 fn matches(pattern: &Path) -> Vec<PathBuf> {
+    matched(pattern).unwrap_or_default()
+}
+
+/// Returns the files that a path or pattern means, sorted.
+///
+/// # Errors
+/// One of them cannot be read: its records would be left out without a word.
+fn matched(pattern: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
     if pattern.is_file() {
-        return vec![pattern.to_owned()];
+        return Ok(vec![pattern.to_owned()]);
     }
-    let mut found: Vec<PathBuf> = match glob::glob(&pattern.to_string_lossy()) {
-        Ok(paths) => paths
-            .filter_map(Result::ok)
-            .filter(|path| path.is_file())
-            .collect(),
-        Err(_) => Vec::new(),
-    };
+    if is_broken_link(pattern) {
+        return Err(leads_nowhere(pattern));
+    }
+    let mut found = Vec::new();
+    for path in glob::glob(&pattern.to_string_lossy()).into_iter().flatten() {
+        let path = path.map_err(|error| {
+            let message = format!(
+                "what `{}` matches cannot be listed: {error}",
+                pattern.display()
+            );
+            Diagnostic::error(Code::E4002, message).help(
+                "give this user the right to read the folder, or name the files by another pattern",
+            )
+        })?;
+        if is_broken_link(&path) {
+            return Err(leads_nowhere(&path));
+        }
+        if path.is_file() {
+            found.push(path);
+        }
+    }
     found.sort();
-    found
+    Ok(found)
+}
+
+/// Returns whether a path is a link that leads to nothing, or back to itself.
+fn is_broken_link(path: &Path) -> bool {
+    path.is_symlink() && path.metadata().is_err()
+}
+
+/// The diagnostic of a link that leads to nothing.
+fn leads_nowhere(path: &Path) -> Diagnostic {
+    let target = path.read_link().unwrap_or_default();
+    let why = match path.metadata() {
+        Err(error) => error.to_string(),
+        Ok(_) => "it was there a moment later".to_owned(),
+    };
+    let message = format!(
+        "input {} is a link to {}, which cannot be read: {why}",
+        path.display(),
+        target.display()
+    );
+    Diagnostic::error(Code::E4002, message)
+        .help("make the link anew, or remove it; a pattern that does not match it leaves it out")
 }
 
 /// Explains why an existing path cannot be read as an input.
@@ -273,5 +328,42 @@ mod tests {
             "{text}"
         );
         assert!(told(&format!("{name}/none")).contains("does not exist"));
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_and_two_links_to_one_file_are_called_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(path(to), path(name)).expect("a link");
+        };
+        let told = |name: &str| {
+            let name = path(name).to_string_lossy().into_owned();
+            expand_files(&[name]).expect_err("refused").render()
+        };
+        std::fs::write(path("a.csv"), "x\n1\n").expect("written");
+        link("none", "part-1.csv");
+        for name in ["part-1.csv", "part-*.csv", "*.csv"] {
+            let text = told(name);
+            assert!(
+                text.contains("part-1.csv is a link to") && !text.contains("did you mean"),
+                "{text}"
+            );
+        }
+        link("part-2.csv", "part-2.csv");
+        let text = told("part-2.csv");
+        assert!(
+            text.contains("is a link to") && text.contains("symbolic links"),
+            "{text}"
+        );
+        for name in ["part-1.csv", "part-2.csv"] {
+            std::fs::remove_file(path(name)).expect("removed");
+        }
+        link("a.csv", "b.csv");
+        let text = told("*.csv");
+        assert!(
+            text.contains("a.csv and") && text.contains("b.csv are one file, by a link"),
+            "{text}"
+        );
     }
 }

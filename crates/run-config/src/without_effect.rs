@@ -7,8 +7,10 @@ use regex::Regex;
 use trainyard_diagnostic::{Code, Diagnostic, Problems, Section};
 use trainyard_storage::is_remote;
 
-use self::reach::{BY_LENGTH, OF_CLIPPING, OF_PLATEAU, warn_of_tables};
+use self::length::{Length, warn_by_length};
+use self::reach::{OF_CLIPPING, OF_PLATEAU, warn_of_tables};
 use crate::metric::{bounds, of_no_learning};
+mod length;
 mod reach;
 
 use crate::{
@@ -208,7 +210,19 @@ fn for_head(job: &Job) -> String {
 }
 
 /// Keys of the parts of a model that a job does not give it.
-const OF_MODEL: [Row; 3] = [
+const OF_MODEL: [Row; 4] = [
+    Row {
+        table: &["model"],
+        keys: &["batch_norm"],
+        outcome: |job| {
+            let is_alone = job.model.batch_norm && job.input.train.batch_size == 1;
+            is_alone.then(|| {
+                "makes 0 of every hidden unit with input.train.batch_size = 1: a value less the mean of its batch, which is itself. The \
+                 hidden layers learn nothing of the records"
+                    .to_owned()
+            })
+        },
+    },
     Row {
         table: &["model"],
         keys: &["activation", "dropout", "batch_norm"],
@@ -284,7 +298,7 @@ fn without_evaluations(job: &Job) -> Option<String> {
 const EARLY_STOPPING: &[&str] = &["train", "early_stopping"];
 
 /// Bounds of early stopping that no evaluation reaches, and keys of bounds that are not there.
-const OF_EARLY_STOPPING: [Row; 6] = [
+const OF_EARLY_STOPPING: [Row; 4] = [
     Row {
         table: EARLY_STOPPING,
         keys: &["min_delta"],
@@ -300,16 +314,8 @@ const OF_EARLY_STOPPING: [Row; 6] = [
         keys: &["min_delta"],
         outcome: |job| {
             let stopping = job.train.early_stopping.as_ref()?;
-            let metric = &stopping.metric;
-            let range = bounds(metric, &job.model)?;
-            let min_delta = stopping.min_delta;
-            let is_too_wide = min_delta >= range.end() - range.start();
-            (is_too_wide && compares_with_best(stopping)).then(|| {
-                format!(
-                    "is {min_delta}, and no evaluation is better than the first: `{metric}` is {}",
-                    shown(&range)
-                )
-            })
+            compares_with_best(stopping).then_some(())?;
+            wider_than_range(job, &stopping.metric, stopping.min_delta)
         },
     },
     Row {
@@ -352,28 +358,6 @@ const OF_EARLY_STOPPING: [Row; 6] = [
             })
         },
     },
-    Row {
-        table: EARLY_STOPPING,
-        keys: &["min_steps"],
-        outcome: |job| {
-            let steps = job.train.early_stopping.as_ref()?.min_steps;
-            let max_steps = job.train.max_steps.filter(|max| *max < steps)?;
-            Some(format!(
-                "is {steps}, and no evaluation ends the job: train.max_steps is {max_steps}"
-            ))
-        },
-    },
-    Row {
-        table: EARLY_STOPPING,
-        keys: &["max_steps_without_improvement"],
-        outcome: |job| {
-            let stopping = job.train.early_stopping.as_ref()?;
-            let steps = stopping.max_steps_without_improvement?;
-            let max_steps = job.train.max_steps?;
-            let why = format!("at {steps}: train.max_steps is {max_steps}");
-            nothing_if(steps > max_steps, why)
-        },
-    },
 ];
 
 /// Names of variables that the initial values leave out.
@@ -396,6 +380,17 @@ const OF_WARM_START: [Row; 1] = [Row {
 fn compares_with_best(stopping: &EarlyStoppingConfig) -> bool {
     stopping.max_evaluations_without_improvement.is_some()
         || stopping.max_steps_without_improvement.is_some()
+}
+
+/// Returns the outcome of an improvement that is wider than the range of its metric.
+fn wider_than_range(job: &Job, metric: &str, min_delta: f64) -> Option<String> {
+    let range = bounds(metric, &job.model)?;
+    (min_delta >= range.end() - range.start()).then(|| {
+        format!(
+            "is {min_delta}, and no evaluation is better than the first: `{metric}` is {}",
+            shown(&range)
+        )
+    })
 }
 
 /// Returns a range of a metric for a message.
@@ -521,7 +516,7 @@ fn without_servers(job: &Job) -> Option<String> {
 
 /// Warns about the keys of a job that others of its keys make idle.
 pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
-    let tables: [&[Row]; 12] = [
+    let tables: [&[Row]; 11] = [
         &BY_STRATEGY,
         &OF_GUARD,
         &OF_STORAGE,
@@ -531,7 +526,6 @@ pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
         &OF_EVALUATIONS,
         &OF_EARLY_STOPPING,
         &OF_PLATEAU,
-        &BY_LENGTH,
         &OF_CLIPPING,
         &OF_WARM_START,
     ];
@@ -539,6 +533,9 @@ pub(crate) fn warn_of_idle_keys(root: &Section<'_>, job: &Job) {
         warn_of_rows(root, rows, job);
     }
     warn_of_tables(root, job);
+    if let Some(length) = Length::of(job) {
+        warn_by_length(root, job, &length);
+    }
 }
 
 /// Keys of folders, which the command line may change.
@@ -567,10 +564,24 @@ impl Job {
         warnings.map(|warning| warning.help(help)).collect()
     }
 
+    /// Returns the further warnings of a job whose passes over the training input have at most this many steps together: keys that
+    /// come into play after them. `train.max_steps` within them has its warnings already.
+    pub fn warnings_of_passes(&self, steps: u64) -> Vec<Diagnostic> {
+        let length = Length::of_passes(self, steps);
+        self.warned(|root| {
+            if let Some(length) = &length {
+                warn_by_length(root, self, length);
+            }
+        })
+    }
+
     fn warnings_of(&self, rows: &[Row]) -> Vec<Diagnostic> {
+        self.warned(|root| warn_of_rows(root, rows, self))
+    }
+
+    fn warned(&self, warn: impl FnOnce(&Section<'_>)) -> Vec<Diagnostic> {
         let problems = Problems::default();
-        let root = Section::new("", &self.written.0.root, None, &problems);
-        warn_of_rows(&root, rows, self);
+        warn(&Section::new("", &self.written.0.root, None, &problems));
         problems.take_warnings()
     }
 }

@@ -84,6 +84,8 @@ impl Datatype {
             Given::Int(number) => number as f32,
             Given::Decimal(text) => text.parse().map_err(|_| self.is_none(value))?,
             Given::Float(number) => number,
+            // The word `NaN`, which bytes of a tensor may be, too: the column says what it means.
+            Given::Double(number) if number.is_nan() => return Ok(f32::NAN),
             Given::Double(_) | Given::Text(_) => return Err(self.is_none(value)),
         };
         if !float.is_finite() {
@@ -112,6 +114,7 @@ impl Datatype {
             Given::Int(number) => number as f64,
             Given::Decimal(text) => text.parse().map_err(|_| self.is_none(value))?,
             Given::Float(number) => number.into(),
+            Given::Double(number) if number.is_nan() => return Ok(number),
             Given::Double(number) => number,
             Given::Text(_) => return Err(self.is_none(value)),
         };

@@ -100,7 +100,8 @@ impl<'a> Reader<'a> {
             Some(b'{') => Ok(Kind::Object),
             Some(b'[') => Ok(Kind::Array),
             Some(b'"') => Ok(Kind::Text),
-            Some(b'-' | b'0'..=b'9' | b'N') => Ok(Kind::Number),
+            // Numbers that JSON does not have are numbers, too: their reader tells them.
+            Some(b'-' | b'0'..=b'9' | b'N' | b'I') => Ok(Kind::Number),
             Some(b't' | b'f') => Ok(Kind::Bool),
             Some(b'n') => Ok(Kind::Null),
             Some(_) => Err(self.fault("expected a JSON value")),
@@ -268,14 +269,19 @@ impl<'a> Reader<'a> {
             self.at += 3;
             return Ok(Number::Decimal(&self.text[begin..self.at]));
         }
+        let sign = usize::from(rest.first() == Some(&b'-'));
+        if rest[sign..].starts_with(b"Infinity") {
+            return Err(self.fault(
+                "an infinite number, which JSON does not have, and no column takes: send null for a missing value",
+            ));
+        }
         let digits = |from: usize| {
             let more = rest[from..].iter().take_while(|byte| byte.is_ascii_digit());
             from + more.count()
         };
-        let first = usize::from(rest.first() == Some(&b'-'));
-        let mut end = digits(first);
-        let leading_zero = rest.get(first) == Some(&b'0') && end > first + 1;
-        let mut is_good = end > first && !leading_zero;
+        let mut end = digits(sign);
+        let leading_zero = rest.get(sign) == Some(&b'0') && end > sign + 1;
+        let mut is_good = end > sign && !leading_zero;
         let mut is_whole = true;
         if rest.get(end) == Some(&b'.') {
             is_whole = false;

@@ -374,6 +374,49 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_is_no_number_is_a_missing_value_in_json_as_in_bytes() {
+        let kind = FieldKind::Float {
+            width: 1,
+            separator: None,
+            default: Some(vec![-9.0]),
+        };
+        let columns = fixtures::columns(&[("n", kind), ("m", FieldKind::FLOAT)]);
+        let bytes = |datatype: &str| match datatype {
+            "FP32" => f32::NAN.to_le_bytes().to_vec(),
+            _ => f64::NAN.to_le_bytes().to_vec(),
+        };
+        for datatype in ["FP32", "FP64"] {
+            for (column, is_taken) in [("n", true), ("m", false)] {
+                let mut of_json = Inputs::new(&columns, BOUNDS);
+                let mut filler = of_json.input(column, &[1]).expect("an input");
+                let json = filler.fill_from_json(Reader::new("[NaN]"), datatype);
+                let mut of_bytes = Inputs::new(&columns, BOUNDS);
+                let mut filler = of_bytes.input(column, &[1]).expect("an input");
+                let binary = filler.fill_from_bytes(&bytes(datatype), datatype);
+                assert_eq!(json.is_ok(), is_taken, "{column} {datatype}: {json:?}");
+                assert_eq!(binary.is_ok(), is_taken, "{column} {datatype}: {binary:?}");
+            }
+        }
+        let mut inputs = Inputs::new(&columns, BOUNDS);
+        let mut filler = inputs.input("n", &[1]).expect("an input");
+        let told = filler.fill_from_json(Reader::new("[NaN]"), "INT64");
+        let told = told.expect_err("no whole number").to_string();
+        assert!(told.contains("NaN is no INT64"), "{told}");
+    }
+
+    #[test]
+    fn an_infinite_number_is_told_as_one() {
+        let columns = columns();
+        for text in ["[Infinity]", "[-Infinity]"] {
+            let mut inputs = Inputs::new(&columns, BOUNDS);
+            let mut filler = inputs.input("n", &[1]).expect("an input");
+            let told = filler.fill_from_json(Reader::new(text), "FP32");
+            let told = told.expect_err(text).to_string();
+            assert!(told.contains("an infinite number"), "{told}");
+        }
+    }
+
+    #[test]
     fn a_byte_that_is_no_bool_is_refused() {
         let columns = columns();
         let mut inputs = Inputs::new(&columns, BOUNDS);

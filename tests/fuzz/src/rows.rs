@@ -45,7 +45,7 @@ pub(crate) fn read_rows(format: Format, variant: u8, bytes: &[u8]) {
     let options = Options {
         compression: Some(compression[usize::from(variant & 3)]),
         trim: variant & 4 == 0,
-        missing: vec!["NA".to_owned()],
+        missing: vec!["NA".to_owned()].into(),
         bad_rows: if variant & 8 == 0 {
             BadRows::Skip
         } else {

@@ -118,6 +118,20 @@ fn step_at(number: f64) -> f64 {
     f64::from(near.next_up()) - f64::from(near)
 }
 
+/// Returns the deviation of numbers if they are far from a mean and a deviation of a job.
+pub(super) fn is_other_scale(
+    [mean, stddev]: [f32; 2],
+    found: &trainyard_input::Numbers,
+) -> Option<f64> {
+    let (mean, stddev) = (f64::from(mean), f64::from(stddev));
+    let own = found.stddev();
+    // The mean is a number of 32 bits.
+    let step = step_at(found.max.max(-found.min));
+    let is_far = (mean - found.mean).abs() > DEVIATIONS_MAX * own.max(stddev).max(step);
+    let is_of_another_scale = own > 0.0 && (stddev > FACTOR_MAX * own || own > FACTOR_MAX * stddev);
+    (is_far || is_of_another_scale).then_some(own)
+}
+
 /// Warns about settings that do not fit the numbers of a column.
 pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Option<Diagnostic> {
     let is_plain = numbers.time.is_none() && numbers.operand.is_none();
@@ -174,9 +188,7 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
             ))
         }
         Normalizer::Standardize { mean, stddev } if numbers.clip.is_none() => {
-            let (mean, stddev) = (f64::from(mean), f64::from(stddev));
             let own = found.stddev();
-            // The mean is a number of 32 bits, too.
             let step = step_at(most.max(-least));
             if own > 0.0 && own < step {
                 return Some(warning(
@@ -186,18 +198,14 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
                     "subtract a number from them that all have in common",
                 ));
             }
-            let is_far = (mean - found.mean).abs() > DEVIATIONS_MAX * own.max(stddev).max(step);
-            let is_of_another_scale =
-                own > 0.0 && (stddev > FACTOR_MAX * own || own > FACTOR_MAX * stddev);
-            (is_far || is_of_another_scale).then(|| {
-                warning(
-                    format!(
-                        "`{name}` has the mean {} and the deviation {own} in the sample, and the feature has mean = {mean} and stddev = {stddev}",
-                        found.mean
-                    ),
-                    "correct the feature's mean and stddev: `trainyard stats` prints them",
-                )
-            })
+            let own = is_other_scale([mean, stddev], found)?;
+            Some(warning(
+                format!(
+                    "`{name}` has the mean {} and the deviation {own} in the sample, and the feature has mean = {mean} and stddev = {stddev}",
+                    found.mean
+                ),
+                "correct the feature's mean and stddev: `trainyard stats` prints them",
+            ))
         }
         _ => None,
     }

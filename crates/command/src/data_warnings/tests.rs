@@ -6,7 +6,7 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{Cell, Decimal, NumberStyle, Profile, TimeUnit, Value};
 use trainyard_run_config::{HeadKind, Job, Update};
 
-use super::{look, look_at_labels_of_evaluation, look_for_unknown_values};
+use super::{look, look_at_labels_of_evaluation, look_at_length, look_for_unknown_values};
 
 /// Returns a job with this label and these features.
 fn job(label: &str, kind: &str, features: &[&str]) -> Job {
@@ -648,4 +648,138 @@ fn commas_and_units_that_may_mean_something_else_are_told() {
         "`x` holds numbers of several units, or with one and without: 34 as \"$5\", 33 as \"5%\"";
     assert!(text.contains(expected), "{text}");
     assert!(!of(units, &["5%", "0", "7%"]).contains("several units"));
+}
+
+#[test]
+fn numbers_that_are_no_times_since_1970_are_told_where_a_feature_takes_them_for_times() {
+    let hours: &[&str] = &["0", "6", "12", "23"];
+    let since_midnight: &[&str] = &["600", "43200", "86000"];
+    let dates: &[&str] = &["20220105", "20241231"];
+    let births: &[&str] = &["100000000", "-100000000"];
+    let now: &[&str] = &["1795823999", "1795820399"];
+    for (part, numbers, told_of) in [
+        (
+            "hour",
+            hours,
+            Some("the feature has the number 0 for all of them"),
+        ),
+        (
+            "weekday",
+            hours,
+            Some("the feature has the number 3 for all of them"),
+        ),
+        ("hour", since_midnight, None),
+        ("weekday", since_midnight, Some("the number 3")),
+        ("hour", dates, Some("all are of 1969 to 1970")),
+        ("hour", births, None),
+        ("hour", now, None),
+    ] {
+        let feature = format!("column = \"at\"\nkind = \"numeric\"\ntime = \"{part}\"");
+        let job = job("{ column = \"y\" }", "linear_classifier", &[&feature]);
+        let text = told(&job, &[("at", numbers), ("y", &["0", "1"])]).concat();
+        match told_of {
+            Some(of) => assert!(
+                text.contains(of) && text.contains("`at`"),
+                "{part} {numbers:?}: {text}"
+            ),
+            None => assert!(!text.contains("`at`"), "{part} {numbers:?}: {text}"),
+        }
+    }
+}
+
+#[test]
+fn a_part_that_the_times_of_a_file_do_not_have_is_told() {
+    for (part, unit, numbers, told_of) in [
+        ("hour", None, ["20000", "20001"], Some("holds dates")),
+        ("weekday", None, ["20000", "20001"], None),
+        (
+            "weekday",
+            Some(TimeUnit::Milliseconds),
+            ["0", "86399999"],
+            Some("the number 3"),
+        ),
+        (
+            "hour",
+            Some(TimeUnit::Milliseconds),
+            ["0", "86399999"],
+            None,
+        ),
+    ] {
+        let mut found = profile(&[("at", &numbers), ("y", &["0", "1"])]);
+        found.times.insert("at".to_owned(), unit);
+        let feature = format!(
+            "column = \"at\"\nkind = \"numeric\"\ntime = \"{part}\"\ntime_unit = \"milliseconds\""
+        );
+        let job = job("{ column = \"y\" }", "linear_classifier", &[&feature]);
+        let warnings = look(&job, &found).warnings;
+        let text: String = warnings.iter().map(Diagnostic::render).collect();
+        match told_of {
+            Some(of) => assert!(text.contains(of), "{part} {unit:?}: {text}"),
+            None => assert!(!text.contains("`at`"), "{part} {unit:?}: {text}"),
+        }
+    }
+}
+
+#[test]
+fn a_scale_of_the_label_that_is_not_that_of_the_labels_is_told() {
+    let mut job = job(
+        "{ column = \"y\" }",
+        "linear_regressor",
+        &["column = \"x\"\nkind = \"numeric\""],
+    );
+    let labels: [(&str, &[&str]); 2] = [("x", &["1", "2"]), ("y", &["290", "310"])];
+    for (mean, stddev, is_told) in [
+        (0.0, 1.0, false),
+        (300.0, 10.0, false),
+        (301.0, 30.0, false),
+        (3.0, 10.0, true),
+        (300.0, 10_000.0, true),
+        (300.0, 0.01, true),
+    ] {
+        (job.model.label_mean, job.model.label_stddev) = (mean, stddev);
+        let text = told(&job, &labels).concat();
+        assert_eq!(
+            text.contains("label_mean = "),
+            is_told,
+            "{mean} {stddev}: {text}"
+        );
+    }
+}
+
+#[test]
+fn early_stopping_that_comes_after_the_last_pass_is_told_if_all_records_are_known() {
+    let text = "model_dir = \"m\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"rows.csv\"], epochs = 2, batch_size = 30 }\n\
+                eval = { files = [\"rows.csv\"] }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n[model]\nkind = \"linear_classifier\"\n\
+                [train.early_stopping]\nmetric = \"auc\"\nmax_evaluations_without_improvement = 1\n[run]\nsave_checkpoints_steps = 9\n";
+    let job = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|one| (*one).to_owned()).collect();
+        Job::parse(Path::new("job.toml"), text, &set).expect("a job")
+    };
+    let mut profile = profile(&[("x", &["1", "2"]), ("y", &["0", "1"])]);
+    let told = |set: &[&str], profile: &Profile| -> String {
+        let warnings = look_at_length(&job(set), profile);
+        warnings.iter().map(Diagnostic::render).collect()
+    };
+    assert_eq!(told(&[], &profile), "", "more records may follow");
+    profile.is_whole = true;
+    let text = told(&[], &profile);
+    assert!(
+        text.contains(
+            "`save_checkpoints_steps` of [run] is 9: the run has 8 steps, with epochs = 2"
+        ),
+        "{text}"
+    );
+    let text = told(&["run.save_checkpoints_steps=4"], &profile);
+    assert!(
+        text.contains(
+            "`max_evaluations_without_improvement` of [train.early_stopping] does nothing at 1"
+        ),
+        "{text}"
+    );
+    assert_eq!(told(&["run.save_checkpoints_steps=3"], &profile), "");
+    assert_eq!(
+        told(&["train.max_steps=8"], &profile),
+        "",
+        "the job's own warnings have it"
+    );
 }

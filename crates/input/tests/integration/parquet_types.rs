@@ -430,3 +430,24 @@ fn decimals_of_any_width_are_numbers() {
         assert_eq!(read("decimals.parquet", column, kind), numbers, "{column}");
     }
 }
+
+#[test]
+fn the_type_of_the_values_of_a_list_is_told_before_their_number() {
+    let told = |column: &str, kind: FieldKind| {
+        let mut schema = Schema::default();
+        schema.want(column, kind);
+        let options = Options::new(vec![testdata("types.parquet")], Format::Parquet);
+        let error = check_columns(&options, &schema).expect_err("of another type");
+        trainyard_diagnostic::Diagnostic::from(error).render()
+    };
+    let text = told("texts", FieldKind::INT);
+    assert!(
+        text.contains("wants whole numbers") && text.contains("change the feature's kind"),
+        "{text}"
+    );
+    let text = told("ints", FieldKind::INT);
+    assert!(
+        text.contains("wants one value a row") && text.contains("a separator"),
+        "{text}"
+    );
+}

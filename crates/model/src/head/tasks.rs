@@ -4,6 +4,7 @@
 //! in the task: loss and metrics are those of the other records. Such a label is NaN.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use trainyard_input::{Batch, Cells, Column, FieldKind, RowRule, Schema};
 use trainyard_run_config::{Job, ModelConfig, TaskConfig};
@@ -36,6 +37,61 @@ pub(crate) struct Task {
 pub(crate) struct LabelFields {
     pub(crate) labels: Vec<usize>,
     pub(crate) weights: Vec<Option<usize>>,
+}
+
+/// Place of a task in the numbers of a record: its label and weight among those of all tasks, and its logits.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    task: usize,
+    tasks: usize,
+    /// First logit of the task.
+    begin: usize,
+    /// Logits of the task.
+    width: usize,
+    /// Logits of all tasks.
+    units: usize,
+}
+
+impl Place {
+    /// Returns the places of tasks, each with its task.
+    fn each(tasks: &[Task]) -> impl Iterator<Item = (Self, &Task)> {
+        let units = tasks.iter().map(|task| task.head.units()).sum();
+        let mut end = 0;
+        tasks.iter().enumerate().map(move |(place, task)| {
+            let width = task.head.units();
+            let begin = end;
+            end += width;
+            let place = Self {
+                task: place,
+                tasks: tasks.len(),
+                begin,
+                width,
+                units,
+            };
+            (place, task)
+        })
+    }
+
+    /// Returns the range of the task's logits of a record.
+    fn logits(self, row: usize) -> Range<usize> {
+        let begin = row * self.units + self.begin;
+        begin..begin + self.width
+    }
+
+    /// Returns the records of a batch that have the label of the task.
+    fn labelled(self, logits: &[f32], labels: &[f32], weights: Option<&[f32]>) -> Labelled {
+        let of_task = |numbers: &[f32], row: &usize| numbers[row * self.tasks + self.task];
+        let rows = 0..labels.len() / self.tasks;
+        let rows: Vec<usize> = rows.filter(|row| !of_task(labels, row).is_nan()).collect();
+        let logits = rows.iter().flat_map(|row| &logits[self.logits(*row)]);
+        let weights = weights.map(|weights| rows.iter().map(|row| of_task(weights, row)).collect());
+        Labelled {
+            logits: logits.copied().collect(),
+            labels: rows.iter().map(|row| of_task(labels, row)).collect(),
+            weights,
+            rows,
+        }
+    }
 }
 
 /// The records of a batch that have the label of a task.
@@ -207,53 +263,23 @@ impl Heads {
         };
         delta.clear();
         delta.resize(logits.len(), 0.0);
-        let units = self.units();
         let mut sum = 0.0;
         let mut of_task = Vec::new();
-        let mut begin = 0;
-        for (place, task) in tasks.iter().enumerate() {
-            let width = task.head.units();
-            let found = self.labelled(place, begin, logits, labels, weights);
+        for (place, task) in Place::each(tasks) {
+            let found = place.labelled(logits, labels, weights);
             let weights = found.weights.as_deref();
             let loss = task
                 .head
                 .loss(&found.logits, &found.labels, weights, &mut of_task);
             sum += f64::from(task.weight) * loss;
-            for (row, of_task) in found.rows.iter().zip(of_task.chunks_exact(width)) {
-                let delta = &mut delta[row * units + begin..][..width];
+            for (row, of_task) in found.rows.iter().zip(of_task.chunks_exact(place.width)) {
+                let delta = &mut delta[place.logits(*row)];
                 for (delta, gradient) in delta.iter_mut().zip(of_task) {
                     *delta = task.weight * gradient;
                 }
             }
-            begin += width;
         }
         sum
-    }
-
-    /// Returns the records with the label of a task whose logits begin at `begin`.
-    fn labelled(
-        &self,
-        task: usize,
-        begin: usize,
-        logits: &[f32],
-        labels: &[f32],
-        weights: Option<&[f32]>,
-    ) -> Labelled {
-        let widths = self.units_of_each();
-        let (count, units) = (widths.len(), self.units());
-        let of_task = |numbers: &[f32], row: &usize| numbers[row * count + task];
-        let rows = 0..labels.len() / count;
-        let rows: Vec<usize> = rows.filter(|row| !of_task(labels, row).is_nan()).collect();
-        let logits = rows
-            .iter()
-            .flat_map(|row| &logits[row * units + begin..][..widths[task]]);
-        let weights = weights.map(|weights| rows.iter().map(|row| of_task(weights, row)).collect());
-        Labelled {
-            logits: logits.copied().collect(),
-            labels: rows.iter().map(|row| of_task(labels, row)).collect(),
-            weights,
-            rows,
-        }
     }
 
     /// Returns the metrics of no record, for each head.
@@ -274,14 +300,12 @@ impl Heads {
             Self::One(head) => return metrics[0].add(head, logits, labels, weights, groups),
             Self::OfTasks(tasks) => tasks,
         };
-        let mut begin = 0;
-        for (place, (task, metrics)) in tasks.iter().zip(metrics).enumerate() {
-            let found = self.labelled(place, begin, logits, labels, weights);
+        for ((place, task), metrics) in Place::each(tasks).zip(metrics) {
+            let found = place.labelled(logits, labels, weights);
             if !found.rows.is_empty() {
                 let weights = found.weights.as_deref();
                 metrics.add(&task.head, &found.logits, &found.labels, weights, None);
             }
-            begin += task.head.units();
         }
     }
 

@@ -4,15 +4,11 @@
     reason = "a model that is not as the test says fails the test"
 )]
 
-use std::path::Path;
-
-use trainyard_input::{Dataset, Format, Options};
 use trainyard_model::{Canned, Model, Prediction};
-use trainyard_run_config::Job;
 use trainyard_testing::Seed;
 use trainyard_variable::{Read, Values};
 
-use crate::canned::random_values;
+use crate::canned::{canned, random_values, read_rows};
 use crate::gradients;
 
 const FEATURES: &str = r#"
@@ -73,23 +69,13 @@ const ROWS: &str = "1|2|3|4|2,5|6|1,3,0.5,1\n,0,1,-0.7,0\n6|6,,0,0.1,1\n5|0|2,2|
 
 type Features = <Canned as Model>::Features;
 
-fn canned(more: &str, attention: &str) -> Canned {
-    let text = FEATURES.replace(" MORE", more) + attention;
-    let job = Job::parse(Path::new("job.toml"), &text, &[])
-        .unwrap_or_else(|problems| panic!("{}", trainyard_diagnostic::render_all(&problems)));
-    Canned::from_job(&job).unwrap()
+fn din(more: &str, attention: &str) -> Canned {
+    canned(&(FEATURES.replace(" MORE", more) + attention))
 }
 
 fn features(model: &Canned, rows: &str) -> Features {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rows.csv");
-    std::fs::write(&path, format!("seen,bought,item,x,y\n{rows}")).unwrap();
-    let options = Options {
-        batch_size: 100,
-        ..Options::new(vec![path], Format::Csv)
-    };
-    let mut batches = Dataset::open(options, model.schema().clone()).unwrap();
-    model.features(&batches.next().unwrap().unwrap()).unwrap()
+    let batch = read_rows(model, "seen,bought,item,x,y", rows).unwrap();
+    model.features(&batch).unwrap()
 }
 
 /// Values of all rows of the tables: those that a batch with each id reads.
@@ -131,7 +117,7 @@ fn the_gradients_of_attention_agree_with_finite_differences() {
         (", max_norm = 0.3", BOTH),
         ("", &OF_SEEN.replace("KEEP", "")),
     ] {
-        let model = canned(more, attention);
+        let model = din(more, attention);
         let features = features(&model, ROWS);
         for draw in 0..2 {
             let mut values = random_values(&model, &features, seed.get().wrapping_add(draw));
@@ -165,7 +151,7 @@ fn a_history_counts_its_last_or_first_ids_in_any_order_and_an_empty_one_is_zeros
         ("", "1|2|3|4|2", "4|2|3"),
         ("keep = \"first\"", "1|2|3|4|2", "3|1|2"),
     ] {
-        let model = canned("", &OF_SEEN.replace("KEEP", keep));
+        let model = din("", &OF_SEEN.replace("KEEP", keep));
         let all = all_values(&model, seed.get());
         let row = |seen: &str, item: &str| format!("{seen},,{item},0.5,1\n");
         let given = [

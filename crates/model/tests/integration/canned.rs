@@ -75,7 +75,8 @@ fn model(kind: &str, label: &str) -> Canned {
     canned(&job(kind, label))
 }
 
-fn canned(job: &str) -> Canned {
+/// Returns the model of a job.
+pub(crate) fn canned(job: &str) -> Canned {
     let job = Job::parse(Path::new("job.toml"), job, &[])
         .unwrap_or_else(|problems| panic!("{}", trainyard_diagnostic::render_all(&problems)));
     Canned::from_job(&job).unwrap()
@@ -148,19 +149,25 @@ fn job(kind: &str, label: &str) -> String {
 }
 
 fn batch(model: &Canned, rows: &str) -> Batch {
+    read_rows(model, "x,c,d,y,w", rows).unwrap()
+}
+
+/// Reads the rows of a CSV file, whose columns are `header`, as one batch.
+pub(crate) fn read_rows(
+    model: &Canned,
+    header: &str,
+    rows: &str,
+) -> Result<Batch, trainyard_input::Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.csv");
-    std::fs::write(&path, format!("x,c,d,y,w\n{rows}")).unwrap();
+    std::fs::write(&path, format!("{header}\n{rows}")).unwrap();
     let options = Options {
         trim: true,
         batch_size: 100,
         ..Options::new(vec![path], Format::Csv)
     };
-    Dataset::open(options, model.schema().clone())
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
+    let mut batches = Dataset::open(options, model.schema().clone())?;
+    batches.next().unwrap()
 }
 
 pub(crate) fn random_values(

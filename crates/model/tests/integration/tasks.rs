@@ -8,12 +8,13 @@ use std::path::Path;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-use trainyard_input::{Batch, Dataset, Format, Options};
+use trainyard_input::Batch;
 use trainyard_model::{Canned, Model, Prediction, Scores};
 use trainyard_run_config::Job;
 use trainyard_testing::Seed;
 use trainyard_variable::{Read, Values};
 
+use crate::canned::read_rows;
 use crate::gradients;
 
 const FEATURES: &str = r#"
@@ -68,17 +69,7 @@ fn model(kind: &str, keys: &str) -> Canned {
 }
 
 fn read(model: &Canned, rows: &str) -> Result<Batch, trainyard_input::Error> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rows.csv");
-    std::fs::write(&path, format!("x,c,d,y,z,w,m\n{rows}")).unwrap();
-    let options = Options {
-        batch_size: 100,
-        ..Options::new(vec![path], Format::Csv)
-    };
-    Dataset::open(options, model.schema().clone())
-        .unwrap()
-        .next()
-        .unwrap()
+    read_rows(model, "x,c,d,y,z,w,m", rows)
 }
 
 fn features(model: &Canned, rows: &str) -> <Canned as Model>::Features {

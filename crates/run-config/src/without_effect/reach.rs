@@ -1,10 +1,10 @@
-//! Keys beyond what a run reaches: steps after its end, bounds that nothing exceeds, and features that an exporter does not find.
+//! Keys beyond what a run reaches: rules that never come into play, bounds that nothing exceeds, and features that an exporter does not
+//! find.
 
 use serde_json::{Map, Value as Json};
-use trainyard_diagnostic::{Section, Value};
+use trainyard_diagnostic::Section;
 
-use super::{Row, nothing_if, shown, warn_of, warn_of_key};
-use crate::metric::bounds;
+use super::{Row, nothing_if, warn_of_key, wider_than_range};
 use crate::{FeatureKind, Job, ReduceOnPlateauConfig};
 
 /// Path of the table of reduced learning rates.
@@ -16,16 +16,8 @@ pub(super) const OF_PLATEAU: [Row; 3] = [
         table: PLATEAU,
         keys: &["min_delta"],
         outcome: |job| {
-            let ReduceOnPlateauConfig {
-                metric, min_delta, ..
-            } = job.train.reduce_on_plateau.as_ref()?;
-            let range = bounds(metric, &job.model)?;
-            (*min_delta >= range.end() - range.start()).then(|| {
-                format!(
-                    "is {min_delta}, and no evaluation is better than the first: `{metric}` is {}",
-                    shown(&range)
-                )
-            })
+            let plateau = job.train.reduce_on_plateau.as_ref()?;
+            wider_than_range(job, &plateau.metric, plateau.min_delta)
         },
     },
     Row {
@@ -64,24 +56,6 @@ pub(super) const OF_PLATEAU: [Row; 3] = [
     },
 ];
 
-/// Steps that lie after the end of the job.
-pub(super) const BY_LENGTH: [Row; 1] = [Row {
-    table: &["run"],
-    keys: &["save_checkpoints_steps"],
-    outcome: |job| {
-        let steps = job.run.save_checkpoints_steps?;
-        let max_steps = job.train.max_steps.filter(|most| steps >= *most)?;
-        let rule = match (&job.train.early_stopping, &job.train.reduce_on_plateau) {
-            (Some(_), _) => "early_stopping",
-            (None, Some(_)) => "reduce_on_plateau",
-            (None, None) => return None,
-        };
-        Some(format!(
-            "is {steps} and train.max_steps {max_steps}: the only evaluation is that of the end, and train.{rule} does nothing"
-        ))
-    },
-}];
-
 /// Bounds of the guard that no clipped gradient exceeds.
 pub(super) const OF_CLIPPING: [Row; 2] = [
     Row {
@@ -119,32 +93,27 @@ fn idle_bound(clip: f64, bound: f32) -> Option<String> {
 
 /// Warns of keys in tables of which a job may have several.
 pub(super) fn warn_of_tables(root: &Section<'_>, job: &Job) {
-    if let Some(max_steps) = job.train.max_steps {
-        warn_of_expiry(root, max_steps);
-    }
     warn_of_optimizers(root, job);
     warn_of_exporters(root, job);
 }
 
-/// Warns of rows that would expire after the end of the job.
-fn warn_of_expiry(root: &Section<'_>, max_steps: u64) {
-    if root.node("feature").is_none() {
-        return;
-    }
-    for feature in root.sections("feature") {
-        let steps = match feature.node("expire_after_steps").map(|node| &node.value) {
-            Some(Value::Integer(steps)) => u64::try_from(*steps).unwrap_or(0),
-            _ => continue,
-        };
-        if steps >= max_steps {
-            let why = format!("does nothing at {steps}: train.max_steps is {max_steps}");
-            warn_of(&feature, &["expire_after_steps"], &why);
+/// Warns of a look ahead without momentum.
+fn warn_of_optimizers(root: &Section<'_>, job: &Job) {
+    each_optimizer(root, job, |section, values| {
+        let given = |key: &str| values.get(key);
+        let is_still = given("momentum").and_then(Json::as_f64) == Some(0.0);
+        if is_still && given("use_nesterov").and_then(Json::as_bool) == Some(true) {
+            warn_of_key(section, "use_nesterov", "with momentum = 0");
         }
-    }
+    });
 }
 
-/// Warns of schedules that go on after the end of the job, and of a look ahead without momentum.
-fn warn_of_optimizers(root: &Section<'_>, job: &Job) {
+/// Calls `each` for the optimizers of a job that its file has a table of.
+pub(super) fn each_optimizer(
+    root: &Section<'_>,
+    job: &Job,
+    each: impl Fn(&Section<'_>, &Map<String, Json>),
+) {
     let model = &job.model;
     let optimizers = [
         ("linear_optimizer", &model.linear_optimizer),
@@ -154,40 +123,10 @@ fn warn_of_optimizers(root: &Section<'_>, job: &Job) {
     for (table, optimizer) in optimizers {
         let section = root.section("model");
         let section = section.filter(|model| model.node(table).is_some());
-        let (Some(optimizer), Some(section)) =
-            (optimizer, section.and_then(|model| model.section(table)))
-        else {
-            continue;
-        };
-        let given = |key: &str| optimizer.values.get(key);
-        let is_still = given("momentum").and_then(Json::as_f64) == Some(0.0);
-        if is_still && given("use_nesterov").and_then(Json::as_bool) == Some(true) {
-            warn_of_key(&section, "use_nesterov", "with momentum = 0");
+        let section = section.and_then(|model| model.section(table));
+        if let (Some(optimizer), Some(section)) = (optimizer, section) {
+            each(&section, &optimizer.values);
         }
-        if let Some(max_steps) = job.train.max_steps
-            && let Some(rate) = given("learning_rate").and_then(Json::as_object)
-            && let Some(section) = section.section("learning_rate")
-        {
-            warn_of_schedule(&section, rate, max_steps);
-        }
-    }
-}
-
-fn warn_of_schedule(section: &Section<'_>, rate: &Map<String, Json>, max_steps: u64) {
-    let is_over = |step: &f64| *step > max_steps as f64;
-    let warmup = rate.get("warmup_steps").and_then(Json::as_f64);
-    if let Some(steps) = warmup.filter(is_over) {
-        let why = format!(
-            "is {steps}, and the rate never gets to its value: train.max_steps is {max_steps}"
-        );
-        warn_of(section, &["warmup_steps"], &why);
-    }
-    let boundaries = rate.get("boundaries").and_then(Json::as_array);
-    let mut boundaries = boundaries.into_iter().flatten().filter_map(Json::as_f64);
-    if let Some(late) = boundaries.find(|step| *step >= max_steps as f64) {
-        let why =
-            format!("has {late}, after which there is no step: train.max_steps is {max_steps}");
-        warn_of(section, &["boundaries"], &why);
     }
 }
 

@@ -1633,7 +1633,7 @@ fn steps_after_the_end_and_bounds_that_nothing_exceeds_are_warned_of() {
         )
     };
     let dynamic_optimizer = "model.dnn_optimizer={ kind = \"adagrad\" }";
-    let cases: [(Vec<String>, Option<&str>); 22] = [
+    let cases: [(Vec<String>, Option<&str>); 23] = [
         (
             vec![plateau("min_factor = 0.5")],
             Some("`min_factor` of [train.reduce_on_plateau] is 0.5, and factor is 0.1"),
@@ -1655,6 +1655,10 @@ fn steps_after_the_end_and_bounds_that_nothing_exceeds_are_warned_of() {
         (vec!["run.save_checkpoints_steps=10".to_owned()], None),
         (
             vec!["run.save_checkpoints_steps=9".to_owned(), stops.to_owned()],
+            Some("makes 2 evaluations of them"),
+        ),
+        (
+            vec!["run.save_checkpoints_steps=3".to_owned(), stops.to_owned()],
             None,
         ),
         (
@@ -2029,6 +2033,47 @@ fn steps_of_early_stopping_beyond_the_end_of_training_are_warned_of() {
         ]
     );
     assert!(warnings_of_stopping("auc", keys, &["train.max_steps=20"]).is_empty());
+}
+
+#[test]
+fn evaluations_that_a_run_does_not_have_are_warned_of() {
+    let keys = "max_evaluations_without_improvement = 2";
+    let every = |steps: &str| format!("run.save_checkpoints_steps={steps}");
+    let told = warnings_of_stopping("auc", keys, &[&every("4")]);
+    assert!(
+        told.len() == 1
+            && told[0].contains("does nothing at 2: train.max_steps is 10")
+            && told[0].contains("makes 3 evaluations"),
+        "{told:?}"
+    );
+    assert!(warnings_of_stopping("auc", keys, &[&every("3")]).is_empty());
+    let plateau = "train.reduce_on_plateau={ patience = 2 }";
+    let eval = "input.eval={ files = [\"e.csv\"] }";
+    let told = warnings_of(&[eval, plateau, "train.max_steps=10", &every("4")]);
+    assert!(
+        told.iter().any(|one| one.contains(
+            "`reduce_on_plateau` of [train] does nothing with patience = 2: train.max_steps is 10"
+        )),
+        "{told:?}"
+    );
+    let told = warnings_of(&[eval, plateau, "train.max_steps=10", &every("3")]);
+    assert!(!told.iter().any(|one| one.contains("patience")), "{told:?}");
+}
+
+#[test]
+fn a_norm_of_batches_of_one_record_is_warned_of() {
+    let norm = "model.batch_norm=true";
+    let told = warnings_of(&[norm, "input.train.batch_size=1"]);
+    assert!(
+        told.iter()
+            .any(|one| one.contains("`batch_norm` of [model] makes 0 of every hidden unit")),
+        "{told:?}"
+    );
+    let told = warnings_of(&[norm, "input.train.batch_size=2"]);
+    assert!(
+        !told.iter().any(|one| one.contains("batch_norm")),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -347,6 +347,10 @@ mod tests {
         for value in ["Infinity", "-NaN", r#""inf""#, r#""nana""#, "Na"] {
             assert!(read(value).is_err(), "{value}");
         }
+        for value in ["Infinity", "-Infinity"] {
+            let told = read(value).expect_err(value).to_string();
+            assert!(told.contains("an infinite number"), "{told}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{no_label, no_pair, pair, present, refused_pair, tokens};
 use crate::cells::{Bad, end_row, missing_cells, push_digits};
+use crate::error::ONE_VALUE;
 use crate::formats::lists::several;
 use crate::missing::{Missing, MissingValues};
 use crate::number::{float, int};
@@ -70,7 +71,9 @@ impl LibSvmParser {
                 ) => {
                     parser.indices.push(place);
                 }
-                ("index", FieldKind::Int { .. } | FieldKind::Bytes { .. }) => return misfit("one"),
+                ("index", FieldKind::Int { .. } | FieldKind::Bytes { .. }) => {
+                    return misfit(ONE_VALUE);
+                }
                 ("index", _) => return misfit("numbers that are not ids"),
                 ("value", FieldKind::Floats { .. }) => parser.values.push(place),
                 ("value", _) => return misfit("other than the weights of `index`"),

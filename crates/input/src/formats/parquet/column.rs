@@ -11,6 +11,7 @@ use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
 use crate::column_names::{Place, places};
 use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
+use crate::error::ONE_VALUE;
 use crate::row::Ticks;
 use crate::{FieldKind, Schema};
 
@@ -71,6 +72,8 @@ pub(super) struct ParquetColumn {
     pub(super) defined: i16,
     /// Type of the column in the words of the format.
     pub(super) type_name: String,
+    /// The file says that the column has no values, and so no type of them.
+    pub(super) is_untyped: bool,
     /// Decimal numbers that a float would round are texts of all their digits: what is written elsewhere must be what was read.
     pub(super) keeps_digits: bool,
 }
@@ -117,6 +120,7 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
             } else {
                 inner
             },
+            is_untyped: matches!(leaf.logical_type_ref(), Some(LogicalType::Unknown)),
             keeps_digits: false,
         }
     };
@@ -260,7 +264,7 @@ pub(super) fn project(
             let found = column.type_name.clone();
             return Err(misfit(Why::Type {
                 found,
-                wanted: "one value a row",
+                wanted: ONE_VALUE,
             }));
         }
         wanted[place] = true;

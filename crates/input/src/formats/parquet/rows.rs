@@ -12,11 +12,12 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaD
 use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
-use super::column::{ColumnCursor, Misfit, ParquetColumn, Why, columns, project};
+use super::column::{ColumnCursor, Misfit, ParquetColumn, Values, Why, columns, project};
 use super::pages::{FilledPages, Pages, READ_BYTES};
 use crate::columnar::ColumnarRows;
 use crate::record::{Content, Place, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
+use crate::row::Ticks;
 use crate::{Error, Schema};
 
 /// Number of rows that are decoded together.
@@ -268,6 +269,17 @@ impl FileRecords for ParquetRows {
 
     fn unreadable(&self) -> &[(String, String)] {
         &self.unreadable
+    }
+
+    fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
+        // Of a column without values, a file may say that it holds no type of them.
+        let columns = self.columns.iter().filter(|column| !column.is_untyped);
+        columns
+            .map(|column| match column.values {
+                Some(Values::Time(ticks)) => (column.name.clone(), Some(ticks)),
+                _ => (column.name.clone(), None),
+            })
+            .collect()
     }
 
     /// Moves to the next row. A row of which only the place is wanted is not decoded.
