@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +181,21 @@ def test_each_call_of_train_is_a_pass_over_its_reader(folder: Path) -> None:
         estimator.train(train)
         steps.append(estimator.evaluate(train)["global_step"])
     assert steps == [3, 6, 9]
+
+
+def test_a_file_that_is_written_anew_is_read_as_often_as_its_reader_says(folder: Path) -> None:
+    steps = [0]
+    # The second file is that of the day before with more records, the last one a file that was made earlier.
+    for rows in (90, 150, 120):
+        made = folder / "made.csv"
+        made.write_text("\n".join(["x,clicked", *(f"{i % 2},{i % 2}" for i in range(rows)), ""]))
+        if rows == 120:
+            os.utime(made, (1e9, 1e9))
+        made.replace("train.csv")
+        estimator = classifier(fc.numeric_column("x"))
+        estimator.train(lambda: trainyard.data.csv(folder / "train.csv", "clicked", batch_size=30, num_epochs=1))
+        steps.append(estimator.global_step())
+    assert [later - before for before, later in itertools.pairwise(steps)] == [3, 5, 4]
 
 
 def test_train_and_evaluate_evaluates_a_job_that_is_over(folder: Path) -> None:

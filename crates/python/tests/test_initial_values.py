@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -144,6 +145,28 @@ def test_building_leaves_the_generator_of_the_program_alone() -> None:
     torch.manual_seed(11)
     rules(lambda net: None)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_numbers_of_other_generators_are_the_same_in_each_process() -> None:
+    def drawn() -> list[float]:
+        numbers: list[float] = []
+
+        def add(net: Net) -> None:
+            # Each process builds the module from where its generators stand.
+            net.scale = random.random()
+            net.order = list(np.random.permutation(100))
+            numbers.extend([net.scale, *net.order])
+
+        Adapter(lambda params: Net(add), None, json.dumps(SETTINGS))
+        return numbers
+
+    first = drawn()
+    random.seed()
+    np.random.seed()
+    assert drawn() == first
+    before, of_numpy = random.getstate(), np.random.get_state()[1].tolist()
+    drawn()
+    assert random.getstate() == before and np.random.get_state()[1].tolist() == of_numpy
 
 
 class Cooling(Net):

@@ -47,6 +47,11 @@ def test_weights_count_as_repetitions() -> None:
     assert in_two_batches("auc", np.array([1, 1, 3, 1, 1, 1])) == pytest.approx(9 / 15)
 
 
+def test_weights_of_another_number_than_the_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="as many as the values, 4, given 2"):
+        metrics.mean(np.ones((2, 2)), np.ones(2))
+
+
 def test_a_value_that_is_no_metric_is_refused() -> None:
     with pytest.raises(TypeError, match="made by a function of trainyard.metrics, given a float"):
         metrics.Sums().add({"it": 0.5})  # type: ignore[dict-item]

@@ -72,6 +72,15 @@ def test_a_model_fn_trains_evaluates_and_predicts(iris: Path, folder: Path) -> N
     assert rows[0]["names"] == SPECIES[int(rows[0]["class_ids"][0])]
 
 
+def test_exporters_of_a_model_fn_are_refused_before_it_trains(iris: Path, folder: Path) -> None:
+    train = tf_estimator.TrainSpec(reader(iris, "iris_training.csv"), max_steps=10)
+    for exporter in (tf_estimator.FinalExporter("final"), tf_estimator.LatestExporter("latest"), tf_estimator.BestExporter()):
+        test = tf_estimator.EvalSpec(reader(iris, "iris_test.csv"), exporters=exporter)
+        with pytest.raises(ValueError, match="a model_fn cannot be exported as a SavedModel"):
+            tf_estimator.train_and_evaluate(classifier(), train, test)
+    assert not Path("model").exists()
+
+
 def test_train_and_evaluate_takes_a_model_fn(iris: Path, folder: Path) -> None:
     train = tf_estimator.TrainSpec(reader(iris, "iris_training.csv", shuffle=120), max_steps=400)
     test = tf_estimator.EvalSpec(reader(iris, "iris_test.csv"), steps=None, throttle_secs=0)

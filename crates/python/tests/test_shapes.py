@@ -112,7 +112,8 @@ def test_metrics_receive_labels_in_the_shape_of_the_logits(make: Any, form: str,
     weights = np.arange(ROWS, dtype=np.float32)
     _, scores = adapter.evaluate(batch, values, labels, weights, adapter.metrics())
     found = [list(each.shape) for each in seen["metrics"]]
-    assert found == [shape, shape, [ROWS]]
+    # Weights multiply row by row: beside a column, a flat array would make a matrix of rows x rows.
+    assert found == [shape, shape, [ROWS, 1][: len(shape)]]
     logits = np.repeat(np.arange(1, ROWS + 1), units)
     assert scores["error"] == pytest.approx(float((labels - logits).mean()), abs=1e-6)
 

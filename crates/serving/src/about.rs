@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use trainyard_diagnostic::listed;
 use trainyard_model::Prediction;
-use trainyard_run_config::{FeatureConfig, FeatureKind, Job, LabelConfig, Numbers, TimePart};
+use trainyard_run_config::{
+    FeatureConfig, FeatureKind, Format, IndexBase, Job, LabelConfig, Numbers, TimePart,
+};
 
 use crate::json::write_text;
 
@@ -27,7 +29,7 @@ impl About {
     pub(crate) fn of(job: &Job, row: &BTreeMap<String, Prediction>) -> Self {
         let mut about = Self::default();
         for feature in &job.features {
-            about.add_feature(feature);
+            about.add_feature(feature, job.input.format);
         }
         for (key, values) in row {
             let (task, key) = key.rsplit_once('/').unwrap_or(("", key));
@@ -47,7 +49,7 @@ impl About {
         about
     }
 
-    fn add_feature(&mut self, feature: &FeatureConfig) {
+    fn add_feature(&mut self, feature: &FeatureConfig, format: Format) {
         let (column, text) = match &feature.kind {
             FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
                 if let Some(operand) = &numbers.operand {
@@ -79,8 +81,13 @@ impl About {
             FeatureKind::Identity {
                 column, buckets, ..
             } => {
-                let text = format!("a whole number from 0 to {}", buckets.saturating_sub(1));
-                (column, text)
+                // Requests count the indices of libsvm as its files do.
+                let first = match format {
+                    Format::LibSvm(IndexBase::One) if column == "index" => 1,
+                    _ => 0,
+                };
+                let last = u64::from(*buckets) - 1 + first;
+                (column, format!("a whole number from {first} to {last}"))
             }
             FeatureKind::Hashed {
                 column, integers, ..
@@ -190,6 +197,29 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn ids_of_libsvm_are_told_as_its_files_count_them() {
+        let told = |format: &str| {
+            let text = format!(
+                "model_dir = \"m\"\n[input]\n{format}\nlabel = {{ column = \"label\" }}\ntrain = {{ files = [\"a\"], epochs = 1 }}\n\
+                 [[feature]]\ncolumn = \"index\"\nkind = \"identity\"\nbuckets = 7\nseparator = \" \"\n\
+                 [model]\nkind = \"linear_classifier\"\n"
+            );
+            let job = Job::parse(Path::new("job.toml"), &text, &[]).expect("the job is good");
+            About::of(&job, &BTreeMap::new()).inputs["index"].clone()
+        };
+        for (format, expected) in [
+            ("format = \"libsvm\"", "a whole number from 1 to 7"),
+            (
+                "format = \"libsvm\"\nindex_base = 0",
+                "a whole number from 0 to 6",
+            ),
+            ("format = \"csv\"", "a whole number from 0 to 6"),
+        ] {
+            assert_eq!(told(format), expected, "{format}");
+        }
+    }
 
     #[test]
     fn units_values_and_classes_are_told_to_a_client_that_has_no_job_file() {

@@ -183,6 +183,32 @@ max_steps = 1
     }
 
     #[test]
+    fn each_key_of_the_input_that_decides_how_a_request_is_read_is_a_difference() {
+        let job = |input: &str| {
+            let text = text(1.0).replace(
+                "label = { column = \"y\" }",
+                &format!("label = {{ column = \"y\" }}\n{input}"),
+            );
+            Job::parse(Path::new("job.toml"), &text, &[]).expect("a job")
+        };
+        let plain = job("");
+        assert_eq!(difference(&lines(&job("")), &plain), None);
+        for input in [
+            "missing = [\"-1\"]",
+            "missing_of = { x = [\"-1\"] }",
+            "trim = false",
+            "format = \"tsv\"",
+        ] {
+            let other = job(input);
+            let key = input.split(' ').next().expect("a key");
+            for (trained, own) in [(&plain, &other), (&other, &plain)] {
+                let told = difference(&lines(trained), own);
+                assert!(told.is_some_and(|told| told.contains(key)), "{input}");
+            }
+        }
+    }
+
+    #[test]
     fn a_key_of_another_release_that_is_off_is_no_difference() {
         let job = Job::parse(Path::new("job.toml"), &text(1.0), &[]).expect("a job");
         let with = |line: &str| [lines(&job), vec![line.to_owned()]].concat();

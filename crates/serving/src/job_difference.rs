@@ -6,7 +6,7 @@ use trainyard_run_config::{Agreement, Job};
 
 /// Keys of a job, with all keys below them, that determine answers: how values become cells, the features, the model, and
 /// what a class stands for.
-const OF_ANSWERS: [&str; 8] = [
+const OF_ANSWERS: [&str; 9] = [
     "feature",
     "model",
     "input.label.vocabulary",
@@ -14,6 +14,7 @@ const OF_ANSWERS: [&str; 8] = [
     "input.format",
     "input.index_base",
     "input.missing",
+    "input.missing_of",
     "input.trim",
 ];
 

@@ -134,8 +134,16 @@ def metrics_of(
 ) -> Mapping[str, Metric]:
     """Calls the metrics of a model, with the weights if they have such an argument."""
     if "weights" in inspect.signature(metrics).parameters:
-        return metrics(logits, labels, weights)
+        return metrics(logits, labels, shares_of(weights, labels))
     return metrics(logits, labels)
+
+
+def shares_of(weights: Any, labels: Any) -> Any:
+    """Returns the weights of rows in a shape in which they multiply what was computed of labels row by row.
+
+    That is `[rows]` beside labels of that shape, and `[rows, 1]` beside those of `[rows, units]`.
+    """
+    return None if weights is None else weights.reshape(weights.shape[0], *[1] * (labels.ndim - 1))
 
 
 class Matrices:

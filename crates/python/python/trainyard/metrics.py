@@ -133,4 +133,8 @@ def _weights(weights: Any, like: Array) -> Array:
     if weights is None:
         return np.ones_like(like, dtype=np.float64)
     shares = _flat(weights)
-    return np.broadcast_to(shares, like.shape) if shares.size == 1 else shares
+    if shares.size == 1:
+        return np.broadcast_to(shares, like.shape)
+    if shares.size != like.size:
+        raise ValueError(f"weights must be one, or as many as the values, {like.size}, given {shares.size}")
+    return shares

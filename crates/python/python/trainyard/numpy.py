@@ -200,13 +200,15 @@ class Model:
     def loss(self, batch: Batch, values: Values, labels: Array, weights: Array | None) -> tuple[float, Mapping[str, Array]]:
         """Returns the training loss of the batch, and the gradients. Called if `has_loss`.
 
-        The labels have the shape that `logits` returns; those of several classes are `[rows]`, and so are the weights.
+        The labels have the shape that `logits` returns; those of several classes are `[rows]`. The weights are `[rows]` beside
+        labels of that shape, and `[rows, 1]` beside others.
         """
         raise NotImplementedError
 
     def metrics(self, logits: Array, labels: Array) -> Mapping[str, Metric]:
         """Returns metrics of a batch, besides those of the head. The labels have the shape of the logits; those of several
-        classes are `[rows]`. A method with a third argument, `weights`, receives the weights of the rows, or None.
+        classes are `[rows]`. A method with a third argument, `weights`, receives the weights of the rows, `[rows]` or
+        `[rows, 1]` as the labels have one or two dimensions, or None.
         """
         return {}
 
@@ -275,7 +277,8 @@ class Adapter(adapter.Adapter):
     ) -> tuple[float, list[Array]]:
         """Returns the model's own loss, and the gradient of each matrix and variable."""
         batch, named = self._named(features, values)
-        loss, gradients = self._model.loss(batch, named, self._labels(labels, batch.rows), weights)
+        wanted = self._labels(labels, batch.rows)
+        loss, gradients = self._model.loss(batch, named, wanted, adapter.shares_of(weights, wanted))
         if np.size(loss) != 1:
             raise ValueError(f"loss must return one number for the batch, given the shape {list(np.shape(loss))}")
         return float(np.reshape(loss, ())), self._listed(gradients, named)

@@ -192,6 +192,51 @@ fn features_that_share_a_table_share_its_rules() {
 }
 
 #[test]
+fn features_of_a_table_that_have_other_rows_for_a_value_are_told() {
+    let told = |one: &str, other: &str| -> String {
+        let deep = "deep = { embedding = 4, table = \"t\" }";
+        let features = format!(
+            "column = \"user\"\n{one}\n{deep}\n[[feature]]\ncolumn = \"friend\"\n{other}\n{deep}"
+        );
+        let job = JOB.replacen(
+            "column = \"user\"\nkind = \"dynamic\"\ndeep = { embedding = 16 }",
+            &features,
+            1,
+        );
+        assert_ne!(job, JOB);
+        let job = parse(&job).expect("a job");
+        let warnings = job.warnings().iter();
+        warnings
+            .map(|warning| format!("{}\n", warning.message))
+            .collect()
+    };
+    let words = |values: &str| format!("kind = \"vocabulary\"\nvalues = [{values}]");
+    for (one, other, expected) in [
+        (
+            words("\"a\", \"b\""),
+            words("\"b\", \"a\""),
+            "the value `a` has row 0 for `user` and row 1 for `friend`",
+        ),
+        (
+            words("\"a\", \"b\""),
+            words("\"a\", \"c\""),
+            "the value `b` has row 1 for `user` and no row for `friend`",
+        ),
+        (
+            words("\"a\", \"b\""),
+            "kind = \"hashed\"\nbuckets = 2".to_owned(),
+            "`user` and `friend` are of other kinds",
+        ),
+        (words("\"a\", \"b\""), words("\"a\", \"b\""), ""),
+    ] {
+        let text = told(&one, &other);
+        let is_told = text.contains("read other rows for a value");
+        assert_eq!(is_told, !expected.is_empty(), "{one} {other}: {text}");
+        assert!(text.contains(expected), "{one} {other}: {text}");
+    }
+}
+
+#[test]
 fn a_table_with_the_name_of_another_features_own_table_is_refused_until_both_name_it() {
     let with = |deep: &str, friend: &str| {
         let other = format!(

@@ -103,6 +103,9 @@ class BaseEstimator:
             for feature in features
         ]
 
+    def check_exporters(self, exporters: Sequence[Any]) -> None:
+        """Raises ValueError if the model has no form as a SavedModel, which exporters write."""
+
     def described(self, label: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Returns the keys of `[model]` for a label, and the features."""
         return dict(self._model), list(self._features)

@@ -68,7 +68,15 @@ class Estimator(BaseEstimator):
         self, export_dir_base: str, serving_input_receiver_fn: Any = None, assets_extra: Any = None
     ) -> str:
         """Raises ValueError: a function of PyTorch has no form as a SavedModel."""
-        raise ValueError(
+        raise self._no_saved_model()
+
+    def check_exporters(self, exporters: Sequence[Any]) -> None:
+        """Raises ValueError if there is one: a function of PyTorch has no form as a SavedModel."""
+        if exporters:
+            raise self._no_saved_model()
+
+    def _no_saved_model(self) -> ValueError:
+        return ValueError(
             "a model_fn cannot be exported as a SavedModel: `predict` answers with it, and the checkpoints in "
             f"{self.model_dir} have its values"
         )

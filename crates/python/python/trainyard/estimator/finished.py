@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from pathlib import Path
@@ -24,7 +25,18 @@ def finished_passes(model_dir: str, reader: Reader) -> int:
     wanted = [f"input.train.{key}={part[key]}" for key in ("batch_size", "shuffle_rows")]
     wanted.append(f'input.format="{reader.shared["format"]}"')
     is_same = all(key in keys for key in wanted) and _files(Path(model_dir, "job.toml")) == _absolute(part["files"])
-    return int(state["epochs"]) if is_same else 0
+    return int(state["epochs"]) if is_same and not _have_changed(Path(model_dir, "job_state.json"), part["files"]) else 0
+
+
+def _have_changed(ended: Path, files: list[str]) -> bool:
+    """Returns whether a file is there that was written, or came to its place, after the job had ended.
+
+    Such an input is read from its beginning, and its passes are counted anew. The time of the end is that of its record.
+    """
+    end = ended.stat().st_mtime_ns
+    found = (path for file in files if "://" not in file for path in glob.glob(file, recursive=True))
+    times = (status for path in found for status in [os.stat(path)])
+    return any(max(status.st_mtime_ns, status.st_ctime_ns) > end for status in times)
 
 
 def _files(job: Path) -> list[str] | None:

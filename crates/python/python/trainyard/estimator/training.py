@@ -25,6 +25,7 @@ def train_and_evaluate(
     None. A task of a cluster trains the batches of its own `input_fn`, and shares the files of a reader with the others.
     """
     is_task = _is_task(os.environ.get("TF_CONFIG"))
+    estimator.check_exporters(eval_spec.exporter_list())
     hooks, stop = without_stops(train_spec.hooks, _begun(estimator, train_spec, is_task))
     observers = [*callbacks_of(hooks, train_spec.saving_listeners), *eval_spec.callbacks()]
     runner = estimator.runner(observers)

@@ -54,7 +54,8 @@ class Module(torch.nn.Module):
         """Returns metrics of a batch, besides those of the head: `{"error": trainyard.metrics.mean(...)}`.
 
         The logits have the shape that `forward` returned, and so have the labels; those of several classes are `[rows]`. A
-        method with a third argument, `weights`, receives the weights of the rows, `[rows]`, or None.
+        method with a third argument, `weights`, receives the weights of the rows, or None: `[rows]` beside labels of that shape, and
+        `[rows, 1]` beside others, so that they multiply row by row.
         """
         return {}
 

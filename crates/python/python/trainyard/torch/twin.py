@@ -7,6 +7,7 @@ the servers, which draw by a rule; buffers and other tensors have no such rule.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -38,11 +39,18 @@ REMEDY = (
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seeds PyTorch's generators for a while, and then puts them back."""
+    """Seeds the generators of PyTorch, NumPy and Python for a while, and then puts them back."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    of_python, of_numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
-        yield
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
 
 
 def built(build: Build, seed: int) -> tuple[Module, bool]:

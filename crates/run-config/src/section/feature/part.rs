@@ -1,5 +1,7 @@
 //! Parts of the model that a feature feeds: `wide` and `deep`.
 
+use std::mem::discriminant;
+
 use trainyard_diagnostic::{Bound, Code, Diagnostic, Section, Takes, Value, section};
 use trainyard_variable::Initializer;
 
@@ -348,6 +350,7 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
                 "give them the same buckets and dimension, or tables of their own",
             )
         } else {
+            warn_of_other_rows(root, one.0, other.2, one.2);
             continue;
         };
         let table = one.0;
@@ -357,6 +360,46 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
             format!("features `{other}` and `{one}` share the table `{table}`, but have {what}");
         root.problems()
             .push(Diagnostic::error(Code::E1006, message).help(help));
+    }
+}
+
+/// Warns of features that share a table in which a value of one has another row than the same value of the other.
+fn warn_of_other_rows(root: &Section<'_>, table: &str, one: &FeatureConfig, other: &FeatureConfig) {
+    let told = match (&one.kind, &other.kind) {
+        (
+            FeatureKind::Vocabulary { values, .. },
+            FeatureKind::Vocabulary { values: others, .. },
+        ) if values != others => {
+            let moved = values.iter().zip(0_u32..).find_map(|(value, id)| {
+                let found = others.id(value.as_bytes());
+                (found != Some(id)).then_some((value, id, found))
+            });
+            moved.map(|(value, id, found)| {
+                let found = match found {
+                    Some(found) => format!("row {found}"),
+                    None => "no row".to_owned(),
+                };
+                format!(
+                    "the value `{value}` has row {id} for `{}` and {found} for `{}`",
+                    one.name, other.name
+                )
+            })
+        }
+        (one_kind, other_kind) if discriminant(one_kind) != discriminant(other_kind) => {
+            Some(format!(
+                "`{}` and `{}` are of other kinds, which number values differently",
+                one.name, other.name
+            ))
+        }
+        _ => None,
+    };
+    if let Some(told) = told {
+        let message =
+            format!("the features of the table `{table}` read other rows for a value: {told}");
+        let warning = Diagnostic::warning(Code::E1006, message).help(
+            "give them the same kind and values in the same order, or tables of their own, unless their values have nothing in common",
+        );
+        root.problems().warn(warning);
     }
 }
 
