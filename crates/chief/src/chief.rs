@@ -66,7 +66,7 @@ const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a chief that was told to stop waits to see whether the other tasks stop, too.
 const STOP_NOTICE_TIMEOUT: Duration = Duration::from_millis(300);
 /// Part of the drain deadline in which a chief whose last checkpoint does not become ready records that it has stopped.
-const END_TIME: Duration = Duration::from_secs(1);
+const END_TIME: Duration = Duration::from_secs(2);
 
 /// The way in which a job ended for its chief.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -669,7 +669,7 @@ impl Chief {
             Ending::Done => self.wait_for_leave(stop).await,
             Ending::Stopped => drop(self.in_time(self.wait_for_stop()).await),
         }
-        let silent = self.in_time(self.refresh(run)).await.unwrap_or_default();
+        let silent = self.in_time(self.refresh(run)).await;
         let finished = || {
             self.coordinator
                 .with(|membership, now| membership.liveness(now))
@@ -690,7 +690,7 @@ impl Chief {
             }
         };
         let saved = self.in_time(saved).await;
-        let saved = saved.unwrap_or_else(|| Err(self.unsaved_in_time(&silent)));
+        let saved = saved.unwrap_or_else(|| Err(self.unsaved_in_time(silent.as_deref())));
         if let Err(problem) = saved {
             let kept = match run.saved.step {
                 Some(step) => Some(step),
@@ -777,15 +777,16 @@ impl Chief {
     }
 
     /// Returns the problem of a last checkpoint for which the time after the request to stop did not suffice.
-    fn unsaved_in_time(&self, silent: &[String]) -> Diagnostic {
+    fn unsaved_in_time(&self, silent: Option<&[String]>) -> Diagnostic {
         let seconds = self.drain_deadline.as_secs();
         let message = format!(
             "the last checkpoint did not become ready within the {seconds} s that a stop may take (--drain-deadline)"
         );
         let problem = Diagnostic::error(Code::E3003, message);
         match silent {
-            [] => problem,
-            silent => problem.note(format!("no answer from {}", silent.join(", "))),
+            Some([]) => problem,
+            Some(silent) => problem.note(format!("no answer from {}", silent.join(", "))),
+            None => problem.note("not all parameter servers answered in this time"),
         }
     }
 
