@@ -486,7 +486,9 @@ fn convert_leaves_missing_values_out_and_divides_lists_as_a_job_does() {
         "--missing-of",
         "country=",
         "--missing-of",
-        "age=NA,-9",
+        "age=NA",
+        "--missing-of",
+        "age=-9",
     ];
     trainyard(
         &[&["convert", &path("c.csv"), &path("d.csv")], &own[..]].concat(),
@@ -494,6 +496,13 @@ fn convert_leaves_missing_values_out_and_divides_lists_as_a_job_does() {
     );
     let back = std::fs::read_to_string(path("d.csv")).expect("it was written");
     assert_eq!(back, "age,country\n31,NA\n,NL\n,-9\n");
+    let unknown = ["--missing-of", "land=NA"];
+    let told = trainyard(
+        &[&["convert", &path("c.csv"), &path("e.csv")], &unknown[..]].concat(),
+        64,
+    );
+    let expected = "--missing-of land: the input has no such column";
+    assert!(told.contains(expected), "{told}");
     let refused = ["--missing-of", "country"];
     let told = trainyard(
         &[&["convert", &path("c.csv"), &path("e.csv")], &refused[..]].concat(),

@@ -265,6 +265,25 @@ fn records_that_the_model_cannot_use_are_skipped_and_predicted_as_errors() {
     assert_eq!(errors, [false, true, false, false], "{lines}");
 }
 
+trial!(a_job_of_which_every_record_is_bad_ends_with_that_and_not_as_trained);
+fn a_job_of_which_every_record_is_bad_ends_with_that_and_not_as_trained() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), 40, "[train]\nmax_steps = 8\n");
+    let data = "x,z,word,y\n1,2,a,7\n1,2,a,8\n1,2,b,9\n";
+    for file in ["train.csv", "eval.csv"] {
+        std::fs::write(folder.path().join(file), data).expect("the data is written");
+    }
+    let job = job.to_string_lossy();
+    let skip = ["--set", "input.bad_rows=\"skip\""];
+    let one = ["--set", "input.train.epochs=1"];
+    let command = [&["train", &job, "--no-evaluation"], &skip[..], &one[..]].concat();
+    let ended = Program::start("trainyard", &command, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    for part in ["E4004", "no record could be used", "dead_letter"] {
+        assert!(ended.output.contains(part), "{part}: {}", ended.output);
+    }
+}
+
 trial!(a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them);
 fn a_column_of_missing_values_trains_as_long_as_its_kind_has_a_word_for_them() {
     let data = "x,z,word,y,i\n1,2,a,1,\n-1,2,b,0,\n0.5,1,b,1,\n";

@@ -361,7 +361,11 @@ async fn from_beginning_to_end(
         lead.in_time(watch::wait_for_trainer(&mut trainer, &mut outcome))
             .await,
     );
-    ending.map(|ending| (ending, lead.report(&run, outcome.as_ref())))
+    let ending = ending?;
+    if ending == Ending::Done {
+        lead.refuse_training_of_nothing(&run)?;
+    }
+    Ok((ending, lead.report(&run, outcome.as_ref())))
 }
 
 /// Returns the name of this host, for messages.
@@ -1011,6 +1015,22 @@ impl Chief {
         if let Err(error) = written {
             warn!(%error, "the job as it was run is not in {}", self.job.model_dir.join(JOB_AS_RUN).display());
         }
+    }
+
+    /// Refuses to call a job trained whose tasks have reported batches, and not one record in them.
+    fn refuse_training_of_nothing(&self, run: &Run) -> Result<(), Diagnostic> {
+        let (batches, examples) = self.coordinator.with(|membership, _| membership.totals());
+        if batches == 0 || examples > 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "no record could be used: all of {batches} batches were bad, and {} has the values at the beginning of step {}",
+            self.job.model_dir.display(),
+            run.first_step.unwrap_or_default()
+        );
+        Err(Diagnostic::error(Code::E4004, message).help(
+            "model_dir/dead_letter has the records and the reasons: correct the input or the job, and train into an empty model_dir",
+        ))
     }
 
     fn report(&self, run: &Run, outcome: Option<&Outcome>) -> Report {

@@ -60,7 +60,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "TEXT,TEXT", value_delimiter = ',')]
     pub(crate) missing: Vec<String>,
     /// Texts that mean a missing value in one column, which it has instead of those of `--missing`, as `input.missing_of` of a job;
-    /// `country=` has none. May be repeated.
+    /// `country=` has none. May be repeated, also for a column, which then has the texts of all.
     #[arg(long, value_name = "COLUMN=TEXT,TEXT", value_parser = texts_of_column)]
     pub(crate) missing_of: Vec<(String, Vec<String>)>,
     /// Divides texts of csv and tsv files at this character into lists, as `separator` of a feature. In a csv or tsv file that is
@@ -136,9 +136,16 @@ impl Convert {
     }
 
     fn missing_texts(&self) -> MissingTexts {
+        let mut of_columns = BTreeMap::<String, Vec<String>>::new();
+        for (column, texts) in &self.missing_of {
+            of_columns
+                .entry(column.clone())
+                .or_default()
+                .extend(texts.clone());
+        }
         MissingTexts {
             everywhere: self.missing.clone(),
-            of_columns: self.missing_of.iter().cloned().collect(),
+            of_columns,
         }
     }
 
@@ -323,18 +330,22 @@ impl NumberColumns {
 /// Parses the name of a column and its texts.
 fn texts_of_column(argument: &str) -> Result<(String, Vec<String>), String> {
     let (column, texts) = argument
-        .split_once('=')
+        .rsplit_once('=')
         .ok_or("must be a column and its texts, such as `age=-999,NA`, or `country=` for none")?;
     let texts = texts.split(',').filter(|text| !text.is_empty());
     Ok((column.to_owned(), texts.map(str::to_owned).collect()))
 }
 
 /// Refuses the name of a column that the input does not have.
-fn refuse_unknown(names: &[String], columns: &[String]) -> Result<(), Diagnostic> {
-    match names.iter().find(|name| !columns.contains(name)) {
+fn refuse_unknown<'a>(
+    argument: &str,
+    mut names: impl Iterator<Item = &'a String>,
+    columns: &[String],
+) -> Result<(), Diagnostic> {
+    match names.find(|name| !columns.contains(name)) {
         None => Ok(()),
         Some(name) => {
-            let message = format!("--numbers {name}: the input has no such column");
+            let message = format!("{argument} {name}: the input has no such column");
             let problem = Diagnostic::error(Code::E1000, message);
             Err(match suggest(name, columns.iter().map(String::as_str)) {
                 Some(near) => problem.help(format!("did you mean `{near}`?")),
@@ -454,7 +465,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         }
         line.finish_and_clear();
         numbers.refuse_several_units(reader.columns())?;
-        refuse_unknown(&arguments.numbers, reader.columns())?;
+        refuse_unknown("--numbers", arguments.numbers.iter(), reader.columns())?;
+        let own = arguments.missing_of.iter().map(|(column, _)| column);
+        refuse_unknown("--missing-of", own, reader.columns())?;
         if rows == 0 {
             let message = format!("the input holds no record: {}", arguments.input.join(", "));
             return Err(

@@ -70,6 +70,8 @@ pub(crate) struct ValueColumn {
     values: Values,
     /// Place of the first value of each row, and at the end the number of values; absent = each row has one value.
     begins: Option<Vec<usize>>,
+    /// Where a list has a place without a value: for each place of all lists, that of its value.
+    gaps: Option<Vec<Option<usize>>>,
 }
 
 impl ValueColumn {
@@ -79,6 +81,7 @@ impl ValueColumn {
             arity: Arity::Optional,
             values,
             begins: None,
+            gaps: None,
         }
     }
 
@@ -88,6 +91,27 @@ impl ValueColumn {
             arity,
             values,
             begins: Some(begins),
+            gaps: None,
+        }
+    }
+
+    /// Returns a column of lists, whose places lie between two `begins`. Some of the places have no value, the others have the
+    /// values in turn, as `gaps` says.
+    pub(crate) fn with_gaps(values: Values, begins: Vec<usize>, gaps: Vec<Option<usize>>) -> Self {
+        Self {
+            arity: Arity::List,
+            values,
+            begins: Some(begins),
+            gaps: Some(gaps),
+        }
+    }
+
+    /// Returns the value at a place.
+    #[inline]
+    fn cell(&self, place: usize) -> Cell<'_> {
+        match &self.gaps {
+            None => self.values.cell(place),
+            Some(gaps) => gaps[place].map_or(Cell::Missing, |nth| self.values.cell(nth)),
         }
     }
 
@@ -110,14 +134,14 @@ impl ValueColumn {
                 }
             }
             (_, None) => lens.iter_mut().for_each(|len| *len += number),
-            (values, Some(begins)) => {
+            (_, Some(begins)) => {
                 for (len, ends) in lens.iter_mut().zip(begins.windows(2)) {
                     *len += match self.arity {
                         Arity::List => list,
                         Arity::Optional if ends[0] == ends[1] => Cell::Missing.encoded_len(),
                         Arity::Optional => 0,
                     };
-                    let cells = (ends[0]..ends[1]).map(|nth| values.cell(nth));
+                    let cells = (ends[0]..ends[1]).map(|place| self.cell(place));
                     *len += cells.map(Cell::encoded_len).sum::<usize>();
                 }
             }
@@ -179,7 +203,7 @@ pub(crate) struct CellsOfRow<'a> {
     columns: std::slice::Iter<'a, ValueColumn>,
     row: usize,
     /// The values of the current list that are left.
-    list: Option<(&'a Values, Range<usize>)>,
+    list: Option<(&'a ValueColumn, Range<usize>)>,
 }
 
 impl<'a> Iterator for CellsOfRow<'a> {
@@ -187,9 +211,9 @@ impl<'a> Iterator for CellsOfRow<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Cell<'a>> {
-        if let Some((values, left)) = &mut self.list {
+        if let Some((column, left)) = &mut self.list {
             match left.next() {
-                Some(nth) => return Some(values.cell(nth)),
+                Some(place) => return Some(column.cell(place)),
                 None => self.list = None,
             }
         }
@@ -197,10 +221,10 @@ impl<'a> Iterator for CellsOfRow<'a> {
         let places = column.places(self.row);
         Some(match column.arity {
             Arity::Optional if places.is_empty() => Cell::Missing,
-            Arity::Optional => column.values.cell(places.start),
+            Arity::Optional => column.cell(places.start),
             Arity::List => {
                 let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-                self.list = Some((&column.values, places));
+                self.list = Some((column, places));
                 Cell::List(count)
             }
         })

@@ -1,5 +1,6 @@
 //! The agreement: the settings of a job that all its tasks must share.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -121,7 +122,8 @@ impl Agreement {
     }
 
     fn of_element(&self, list: &str, name: &str, key: &str) -> Option<&str> {
-        let (name, end) = (cut(name, NAME_BYTES_MAX), format!(").{key}"));
+        let (name, end) = (in_key(name), format!(").{key}"));
+        let name = cut(&name, NAME_BYTES_MAX);
         let is_its = |found: &str| {
             let element = found
                 .strip_prefix(list)
@@ -235,7 +237,7 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
                 // In the job file, the keys of a kind are siblings of the kind.
                 let inner = match name.as_str() {
                     "kind" | "values" if value.is_object() => key.clone(),
-                    name => below(file_key(name)),
+                    name => below(&in_key(file_key(name))),
                 };
                 flatten(inner, value, keys);
             }
@@ -256,8 +258,17 @@ fn flatten(key: String, value: &Value, keys: &mut BTreeMap<String, String>) {
 /// Returns the key of an element in a list of sections: its index, and its name if it has one.
 fn element_key(place: usize, name: Option<&str>) -> String {
     match name {
-        Some(name) => format!("{place}({})", cut(name, NAME_BYTES_MAX)),
+        Some(name) => format!("{place}({})", cut(&in_key(name), NAME_BYTES_MAX)),
         None => place.to_string(),
+    }
+}
+
+/// Returns a name as a part of a key. A line has its value behind the first `=`.
+fn in_key(name: &str) -> Cow<'_, str> {
+    if name.contains('=') {
+        Cow::Owned(name.replace('=', "%3D"))
+    } else {
+        Cow::Borrowed(name)
     }
 }
 
@@ -325,6 +336,30 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn names_with_a_sign_of_equality_keep_their_keys_and_values_apart() {
+        let text = r#"
+            model_dir = "m"
+            [input]
+            label = { column = "y=1" }
+            missing_of = { "a=b" = ["1=2"] }
+            train = { files = ["a.csv"], epochs = 1 }
+            [[feature]]
+            column = "a=b"
+            kind = "numeric"
+            default = 2.0
+            [model]
+            kind = "linear_classifier"
+        "#;
+        let job = Job::parse(Path::new("job.toml"), text, &[]).expect("a job");
+        let own = Agreement::of(&job);
+        let back = Agreement::recorded(&own.lines());
+        assert_eq!(back, own);
+        assert_eq!(own.differences(&back, "one", "other"), None);
+        assert_eq!(back.of_feature("a=b", "default"), Some("[2.0]"));
+        assert_eq!(back.get("input.missing_of.a%3Db"), Some("[\"1=2\"]"));
+    }
 
     fn job(positive: &str, threads: usize, columns: &[&str]) -> Job {
         let text = format!(

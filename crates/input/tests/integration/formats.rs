@@ -590,6 +590,64 @@ fn each_column_has_the_missing_words_of_its_own_in_every_format_and_in_requests(
     }
 }
 
+/// Nulls in lists of a Parquet file are the missing parts of the same lists in text: what is beside them keeps its place.
+#[test]
+fn nulls_in_lists_are_missing_parts_in_their_places() {
+    let text = "ids,words,pair,fixed\n\
+                1||5,a||b,|7,|7\n1|5,|c,7|,7|\n,,1|2,1|2\n,,|,|\n,,3|4,3|4\n7|,d,5|6,5|6\n";
+    let file = csv(text);
+    let separator = Some(b'|');
+    let ints = FieldKind::Int {
+        separator,
+        fraction: Fraction::Refused,
+    };
+    let pair = |default| FieldKind::Float {
+        width: 2,
+        separator,
+        default,
+    };
+    let kinds = [
+        ("ids", ints),
+        ("ids", FieldKind::Floats { separator: b'|' }),
+        ("words", FieldKind::Bytes { separator }),
+        ("pair", pair(None)),
+        ("pair", pair(Some(vec![9.0, 8.0]))),
+        ("fixed", pair(None)),
+        ("fixed", pair(Some(vec![9.0, 8.0]))),
+    ];
+    let mut bad = 0;
+    for (column, kind) in kinds {
+        for gaps in [Gaps::LeftOut, Gaps::Refused] {
+            let read = |path: PathBuf, format| {
+                let options = Options {
+                    bad_rows: BadRows::Skip,
+                    bad_rows_max: 100,
+                    ..options(vec![path], format, 10)
+                };
+                let mut schema = Schema::default();
+                schema.want(column, kind.clone());
+                schema.fields[0].gaps = gaps;
+                let mut dataset = Dataset::open(options, schema).expect("it opens");
+                let batch = dataset.next().expect("a batch").expect("good rows");
+                let column = &batch.columns[0];
+                let Cells::Bytes(texts) = &column.cells else {
+                    return (
+                        batch.rows,
+                        format!("{:?} {:?}", column.cells, column.offsets),
+                    );
+                };
+                let texts: Vec<&[u8]> = (0..texts.len()).map(|row| texts.get(row)).collect();
+                (batch.rows, format!("{texts:?} {:?}", column.offsets))
+            };
+            let of_text = read(file.path().to_owned(), Format::Csv);
+            let found = read(testdata("lists_with_nulls.parquet"), Format::Parquet);
+            assert_eq!(found, of_text, "{column} {kind:?} {gaps:?}");
+            bad += 6 - of_text.0;
+        }
+    }
+    assert!(bad > 5, "{bad} rows were bad");
+}
+
 #[test]
 fn nan_and_the_missing_parts_of_lists_are_missing() {
     let list = |kind| match kind {

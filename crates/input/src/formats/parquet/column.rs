@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use half::f16;
-use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
 use parquet::errors::{ParquetError, Result};
@@ -70,6 +70,8 @@ pub(super) struct ParquetColumn {
     pub(super) list: bool,
     /// Definition level of a value that is present.
     pub(super) defined: i16,
+    /// Least definition level of a place in a list: of lower ones, the list is empty or absent.
+    pub(super) listed: i16,
     /// Type of the column in the words of the format.
     pub(super) type_name: String,
     /// The file says that the column has no values, and so no type of them.
@@ -115,6 +117,7 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
             values: values(leaf).filter(|_| readable),
             list,
             defined: leaf.max_def_level(),
+            listed: listed_level(schema, leaf),
             type_name: if list {
                 format!("a list of {inner}")
             } else {
@@ -125,6 +128,27 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
         }
     };
     leaves.iter().enumerate().map(column).collect()
+}
+
+/// Returns the definition level at which a repeated field of a leaf has a place; 0 without one.
+fn listed_level(schema: &SchemaDescriptor, leaf: &ColumnDescriptor) -> i16 {
+    let mut node = schema.root_schema();
+    let mut level = 0;
+    for part in leaf.path().parts() {
+        let Some(field) = node.get_fields().iter().find(|field| field.name() == part) else {
+            return 0;
+        };
+        match field.get_basic_info().repetition() {
+            Repetition::REQUIRED => {}
+            Repetition::OPTIONAL => level += 1,
+            Repetition::REPEATED => return level + 1,
+        }
+        if field.is_primitive() {
+            return 0;
+        }
+        node = field;
+    }
+    0
 }
 
 fn values(leaf: &ColumnDescriptor) -> Option<Values> {
@@ -396,14 +420,21 @@ impl ColumnCursor {
     /// # Errors
     /// The levels name other values than there are.
     pub(super) fn take(&mut self, rows: usize) -> Result<ValueColumn> {
+        let mut gaps = None;
         let begins = match self.column.arity() {
-            Arity::List => Some(self.begins_of_lists(rows)),
+            Arity::List => {
+                gaps = self.gaps_of_lists();
+                Some(self.begins_of_lists(rows))
+            }
             Arity::Optional if self.is_full() => None,
             Arity::Optional => Some(self.begins_of_options(rows)),
         };
         let named = match &begins {
             None => rows,
-            Some(begins) if begins.len() == rows + 1 => begins[rows],
+            Some(begins) if begins.len() == rows + 1 => match &gaps {
+                None => begins[rows],
+                Some(gaps) => gaps.iter().flatten().count(),
+            },
             Some(begins) => {
                 let column = &self.column.name;
                 let levels = begins.len() - 1;
@@ -419,9 +450,10 @@ impl ColumnCursor {
             return Err(ParquetError::General(message));
         }
         let values = self.values();
-        Ok(match begins {
-            None => ValueColumn::full(values),
-            Some(begins) => ValueColumn::ragged(self.column.arity(), values, begins),
+        Ok(match (begins, gaps) {
+            (None, _) => ValueColumn::full(values),
+            (Some(begins), None) => ValueColumn::ragged(self.column.arity(), values, begins),
+            (Some(begins), Some(gaps)) => ValueColumn::with_gaps(values, begins, gaps),
         })
     }
 
@@ -442,8 +474,23 @@ impl ColumnCursor {
         begins
     }
 
-    /// Returns the places at which the values of lists begin. A list that is absent, a list that is empty, and an
-    /// absent value in a list each have a level without a value.
+    /// Returns the place of the value of each place in the lists, if some places have none.
+    fn gaps_of_lists(&self) -> Option<Vec<Option<usize>>> {
+        let is_place = |level: &&i16| **level >= self.column.listed;
+        let is_gap = |level: &i16| *level >= self.column.listed && *level < self.column.defined;
+        if !self.definitions.iter().any(is_gap) {
+            return None;
+        }
+        let mut next = 0;
+        let places = self.definitions.iter().filter(is_place).map(|level| {
+            let is_there = *level == self.column.defined;
+            next += usize::from(is_there);
+            is_there.then(|| next - 1)
+        });
+        Some(places.collect())
+    }
+
+    /// Returns the places at which lists begin. A list that is absent, and a list that is empty, has a level without a place.
     fn begins_of_lists(&self, rows: usize) -> Vec<usize> {
         let mut begins = Vec::with_capacity(rows + 1);
         let mut end = 0;
@@ -453,7 +500,7 @@ impl ColumnCursor {
             }
             // Without definition levels, each level has a value.
             let level = self.definitions.get(nth);
-            end += usize::from(level.is_none_or(|level| *level == self.column.defined));
+            end += usize::from(level.is_none_or(|level| *level >= self.column.listed));
         }
         begins.push(end);
         begins
