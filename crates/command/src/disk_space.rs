@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use trainyard_checkpoint::list;
 use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_model::AnyModel;
 use trainyard_run_config::Job;
 use trainyard_storage::is_remote;
 use trainyard_variable::Access;
+
+const HELP: &str = "free space, or choose another model_dir";
 
 /// Returns the space that two checkpoints need, the latest one and the one that is being written: a save begins if a tenth more than its
 /// values is free.
@@ -62,18 +65,17 @@ impl CheckpointBytes {
                 folder.display()
             )
         };
-        let help = "free space, or choose another model_dir";
         let least = need(self.least);
         if free < least {
             let message = message(least.to_string());
-            return Err(Diagnostic::error(Code::E3006, message).help(help));
+            return Err(Diagnostic::error(Code::E3006, message).help(HELP));
         }
         let most = need(self.most);
         Ok((free < most).then(|| {
             let message = message(format!("up to {most}"));
             Diagnostic::warning(Code::E3006, message)
                 .note("a checkpoint holds the rows of tables that training has changed, so these may take less")
-                .help(help)
+                .help(HELP)
         }))
     }
 }
@@ -87,10 +89,11 @@ pub(crate) struct Space {
     pub(crate) warning: Option<Diagnostic>,
 }
 
-/// Checks that `model_dir` can be written and has space for two checkpoints. A bucket has no size.
+/// Checks that `model_dir` can be written and has space for two checkpoints. A bucket has no size. Beside the checkpoints of earlier
+/// steps, too little space is told: they give way to the next one.
 ///
 /// # Errors
-/// Nothing can be written there, or there is too little space.
+/// Nothing can be written there, or there is too little space for a job that begins.
 pub(crate) fn check_space(job: &Job, bytes: CheckpointBytes) -> Result<Space, Diagnostic> {
     if is_remote(&job.model_dir) {
         return Ok(Space::default());
@@ -110,8 +113,17 @@ pub(crate) fn check_space(job: &Job, bytes: CheckpointBytes) -> Result<Space, Di
     let Some(free) = free_bytes(folder) else {
         return Ok(Space::default());
     };
+    let continues = || list(&job.model_dir).is_ok_and(|earlier| !earlier.is_empty());
+    let warning = match bytes.compare(free, folder) {
+        Err(problem) if continues() => {
+            let warning = Diagnostic::warning(problem.code, problem.message);
+            let note = "the earliest checkpoints there give way, as far as run.keep_checkpoint_max and run.keep_checkpoint_every_n_hours allow";
+            Some(warning.note(note).help(HELP))
+        }
+        compared => compared?,
+    };
     Ok(Space {
-        warning: bytes.compare(free, folder)?,
+        warning,
         line: Some(format!("{free} bytes are free in {}", folder.display())),
     })
 }
