@@ -62,7 +62,7 @@ fn a_wrong_request_is_told_what_is_wrong_and_the_server_goes_on() {
             predict,
             r#"{"instances": [{"x": Infinity, "z": 1, "word": "a"}]}"#,
             400,
-            "expected a JSON value",
+            "an infinite number, which JSON does not have",
         ),
         (
             predict,

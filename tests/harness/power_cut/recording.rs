@@ -120,7 +120,9 @@ fn act(call: &str, number: usize, folder: &Path) -> Result<Option<Vec<Act>>, Str
             let writes = ["O_WRONLY", "O_RDWR"]
                 .iter()
                 .any(|flag| arguments.contains(flag));
-            (writes && opened(&path)).then(|| {
+            // A file without a name is gone with the process that made it.
+            let is_named = !arguments.contains("O_TMPFILE");
+            (writes && is_named && opened(&path)).then(|| {
                 vec![Act::Open {
                     path,
                     is_emptied: arguments.contains("O_TRUNC"),
@@ -231,11 +233,13 @@ mod tests {
     #[test]
     fn calls_of_several_threads_are_read_in_the_order_in_which_they_end() {
         let (folder, file) = (hex("/d"), hex("/d/a"));
+        let nameless = hex("/d/#17");
         let text = format!(
             "7 openat(AT_FDCWD<{folder}>, \"{file}\", O_WRONLY|O_CREAT, 0666) = 3<{file}>\n\
              7 write(3<{file}>, \"{}\", 2) = 2\n\
              7 fsync(3<{file}> <unfinished ...>\n\
              8 write(1<{}>, \"{}\", 5) = 5\n\
+             8 openat(AT_FDCWD, \"{folder}\", O_RDWR|O_EXCL|O_TMPFILE, 0600) = 5<{nameless}>\n\
              8 unlinkat(4<{folder}>, \"{}\", 0) = -1 ENOENT (No such file or directory)\n\
              7 <... fsync resumed>)             = 0\n\
              8 rename(\"{file}\", \"{}\") = 0\n",
