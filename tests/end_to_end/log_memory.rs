@@ -454,7 +454,9 @@ fn a_log_gives_what_it_keeps_for_later_to_a_checkpoint_for_which_somebody_else_h
     server.signal(Signal::CONT);
     let output = end_well([chief, worker, server]);
     assert!(output.contains("has no room"), "it had room: {output}");
-    assert!(!output.contains("E3006"), "{output}");
+    // It is told before that two checkpoints may not fit.
+    let attempts = output.replace("warning[E3006]", "");
+    assert!(!attempts.contains("E3006"), "{output}");
     let newest = disk.path().join("model/model.ckpt-2500");
     let newest = Checkpoint::open(&newest).expect("the last checkpoint");
     newest.verify().expect("it is whole");
@@ -595,7 +597,9 @@ fn checkpoints_beyond_those_that_are_kept_give_way_to_one_that_finds_no_room() {
     ];
     let second = saving_often(&job, &model_dir, &one);
     let output = end_well([Program::start("trainyard", &second, &[])]);
-    assert!(!output.contains("E3006"), "{output}");
+    // It is told before that two checkpoints may not fit.
+    let attempts = output.replace("warning[E3006]", "");
+    assert!(!attempts.contains("E3006"), "{output}");
     let newest = disk.path().join("model/model.ckpt-300");
     let newest = Checkpoint::open(&newest).expect("the last checkpoint");
     newest.verify().expect("it is whole");
