@@ -23,7 +23,7 @@ const ONE: &str = "TRAINYARD_TRIAL";
 /// Names what must not be missing: needs by name, or `all`.
 const REQUIRE: &str = "TRAINYARD_REQUIRE";
 /// Longest run of a test. A test that hangs fails by name, with what it has said.
-const TRIAL_TIMEOUT: Duration = Duration::from_secs(600);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(900);
 /// Most expensive tests that are named at the end.
 const MOST_TOLD: usize = 20;
 /// Begins the last line of a test that has passed: its time of cores in milliseconds.
