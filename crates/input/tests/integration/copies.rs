@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use trainyard_input::*;
 
+use crate::testdata;
+
 /// Files of all types that are read, of all encodings, and with lists in lists, maps and structures.
 const FILES: [&str; 9] = [
     "decimals.parquet",
@@ -18,12 +20,6 @@ const FILES: [&str; 9] = [
     "types.parquet",
     "zstd_v2.parquet",
 ];
-
-fn testdata(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(name)
-}
 
 fn open(path: &Path) -> SerializedFileReader<File> {
     let file = File::open(path).expect("the file is there");

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use trainyard_input::*;
 
+use crate::testdata;
+
 const ROWS: usize = 3000;
 const FILES: [&str; 4] = [
     "snappy.parquet",
@@ -15,12 +17,6 @@ const FILES: [&str; 4] = [
     "gzip_plain.parquet",
     "lz4.parquet",
 ];
-
-fn testdata(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(name)
-}
 
 fn options(files: Vec<PathBuf>, format: Format, batch_size: usize) -> Options {
     Options {

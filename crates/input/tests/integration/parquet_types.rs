@@ -3,15 +3,9 @@
 //! pyarrow wrote the files of `testdata/` from the values of the columns `written` below, and a missing value as the last
 //! row.
 
-use std::path::PathBuf;
-
 use trainyard_input::*;
 
-fn testdata(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("testdata")
-        .join(name)
-}
+use crate::testdata;
 
 /// Returns the rows of a column, or the reason why it cannot be read.
 fn read(file: &str, column: &str, kind: FieldKind) -> String {
