@@ -87,22 +87,30 @@ fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() 
     let sum = |pages: &[Scraped], name: &str| -> u64 {
         pages.iter().map(|page| page.sum(name, &[])).sum()
     };
-    assert_eq!(sum(&training, "trainyard_steps_total"), steps);
     // Near the end a task that has nothing left computes what others have not finished: servers know it twice. Each may have one
-    // more on its way.
+    // more on its way. Both tasks count a step of which each was the first at one of the servers.
+    let again = sum(&servers, "trainyard_ps_duplicates_total");
+    let counted = sum(&training, "trainyard_steps_total");
+    let most = steps + again / SERVERS as u64;
+    assert!(
+        (steps..=most).contains(&counted),
+        "{counted} of {steps}, {again} came again"
+    );
     let computed = sum(&training, "trainyard_step_compute_seconds_count");
     let twice = sum(&training, "trainyard_duplicate_steps_total");
-    let expected = steps + twice..=steps + twice + training.len() as u64;
+    let expected = counted + twice..=counted + twice + training.len() as u64;
     assert!(expected.contains(&computed), "{computed} of {expected:?}");
-    assert_eq!(
-        sum(&training, "trainyard_examples_total"),
-        ledger.lines() * ledger.epochs
-    );
+    let examples = ledger.lines() * ledger.epochs;
+    let of_steps = examples..=examples + (counted - steps) * ledger.batch_size as u64;
+    let trained = sum(&training, "trainyard_examples_total");
+    assert!(of_steps.contains(&trained), "{trained} of {of_steps:?}");
     for server in &servers {
         assert_eq!(server.sum("trainyard_ps_pushes_total", &[]), steps);
         let twice = server.sum("trainyard_ps_duplicates_total", &[]);
         let answered = server.sum("trainyard_ps_apply_seconds_count", &[]);
-        assert_eq!(answered, steps + twice);
+        // A push that came again may be between the two.
+        let expected = steps + twice..=steps + twice + training.len() as u64;
+        assert!(expected.contains(&answered), "{answered} of {expected:?}");
         for none in ["trainyard_ps_stale_total", "trainyard_ps_rejected_total"] {
             assert_eq!(server.sum(none, &[]), 0, "{none}");
         }
@@ -115,16 +123,19 @@ fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() 
     assert_eq!(chief.sum("trainyard_cluster_epoch", &[]), 1);
     let sent = sum(&servers, "trainyard_ps_sent_bytes_total");
     let received = sum(&servers, "trainyard_ps_received_bytes_total");
-    // What is on its way to a task that has nothing left to do is given up.
+    // What a server answered once more, and what was on its way to a task that had nothing left to do, is known on one side alone.
+    let on_its_way = (training.len() * SERVERS) as u64;
+    let calls = SERVERS as u64 * steps;
     for (name, of_servers) in [
         ("trainyard_pulled_bytes_total", sent),
         ("trainyard_pushed_bytes_total", received),
     ] {
         let of_tasks = sum(&training, name);
         let apart = of_tasks.abs_diff(of_servers);
+        let largest = 2 * of_servers / calls;
         assert!(
-            of_tasks > 0 && apart < of_tasks / 100,
-            "{name}: {of_tasks}, of servers {of_servers}"
+            of_tasks > 0 && apart <= (again + on_its_way) * largest,
+            "{name}: {of_tasks}, of servers {of_servers}, {again} answered once more"
         );
     }
     assert!(tasks.wait_for_end_of(CHIEF, LIMIT));

@@ -13,12 +13,13 @@ use trainyard_diagnostic::Diagnostic;
 use trainyard_model::{AnyModel, HashedColumns, Scores};
 use trainyard_model_dir::durable::{create_folders, flush_tree, rename};
 use trainyard_model_dir::{ModelDir, names, send, write_atomically};
+use trainyard_predictor::check_room;
 use trainyard_run_config::{ExportForm, ExportFormat, Job};
 use trainyard_variable::Values;
 
 use trainyard_tensorflow_formats::saved_model::VARIABLES;
 
-use crate::exported::{Exported, failed};
+use crate::exported::{Exported, failed, value_bytes};
 use crate::saved_model;
 
 /// The file that describes the model.
@@ -162,6 +163,12 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
         .any(|format| *format != ExportFormat::SavedModel);
     // The values of a SavedModel are a stream: they need not fit into memory.
     let variables = if whole {
+        check_room(
+            specs
+                .clone()
+                .map(|spec| value_bytes(checkpoint, spec))
+                .sum(),
+        )?;
         let read = specs.clone().map(|spec| Exported::read(checkpoint, spec));
         read.collect::<Result<Vec<_>, trainyard_checkpoint::Error>>()?
     } else {

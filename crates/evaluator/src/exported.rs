@@ -17,6 +17,14 @@ pub(crate) fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
     .help("check the disk and the folder")
 }
 
+/// Returns the bytes of a variable in an export: all its rows, and for a dynamic table those in use with their ids.
+pub(crate) fn value_bytes(checkpoint: &Checkpoint, spec: &VariableSpec) -> u64 {
+    if spec.dynamic().is_none() {
+        return spec.len() as u64 * 4;
+    }
+    checkpoint.rows_used(&spec.name) as u64 * (spec.width() as u64 * 4 + 8)
+}
+
 /// A variable in an export. A dynamic table is exported as its rows in use and their ids.
 pub(crate) struct Exported<'a> {
     spec: &'a VariableSpec,

@@ -13,3 +13,4 @@ mod room;
 pub use file_predictions::{Predicted, predict};
 pub use parameters::{ALL_IDS, Gathered, Parameters};
 pub use predictor::{Predictor, Workspace, nonfinite};
+pub use room::check_room;

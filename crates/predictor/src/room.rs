@@ -8,7 +8,7 @@ use trainyard_runtime::MemoryLimit;
 ///
 /// # Errors
 /// There is no room.
-pub(crate) fn check_room(value_bytes: u64) -> Result<(), Diagnostic> {
+pub fn check_room(value_bytes: u64) -> Result<(), Diagnostic> {
     let Some(limit) = MemoryLimit::of_process() else {
         return Ok(());
     };
