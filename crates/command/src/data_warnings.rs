@@ -18,6 +18,7 @@ mod categories;
 mod classes;
 mod commas;
 mod idle_numbers;
+mod rounded_labels;
 mod units;
 
 use categories::{
@@ -25,6 +26,7 @@ use categories::{
 };
 use classes::{look_at_number_of_classes, look_for_probabilities};
 use idle_numbers::{is_other_scale, look_at_numbers, look_at_settings};
+use rounded_labels::{look_at_rounding, look_for_times};
 use units::look_at_units;
 
 pub(crate) use classes::look_for_class_of_several_texts;
@@ -73,6 +75,8 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
         .extend(look_for_probabilities(job, profile));
     findings.warnings.extend(look_at_commas(job, profile));
     findings.warnings.extend(look_at_units(job, profile));
+    findings.warnings.extend(look_for_times(job, profile));
+    look_at_weight(job, profile, &mut findings);
     look_at_groups(job, profile, &mut findings);
     look_for_missing_of(job, profile, &mut findings);
     if profile.rows < RECORDS_MIN {
@@ -88,7 +92,6 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
         return findings;
     }
     look_at_labels(job, profile, &mut findings);
-    look_at_weight(job, profile, &mut findings);
     look_for_absent(job, profile, &mut findings);
     for feature in &job.features {
         look_at_feature(feature, profile, &mut findings);
@@ -161,6 +164,7 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
     findings
         .warnings
         .extend(look_for_class_of_several_texts(job, profile));
+    look_at_weight(job, profile, &mut findings);
     if profile.rows >= RECORDS_MIN {
         look_at_evaluated_columns(job, profile, &mut findings);
     }
@@ -172,7 +176,6 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
 
 fn look_at_evaluated_columns(job: &Job, profile: &Profile, findings: &mut Findings) {
     look_at_labels(job, profile, findings);
-    look_at_weight(job, profile, findings);
     look_for_absent(job, profile, findings);
     for (name, _) in &mut findings.lines {
         *name = format!("evaluation {name}");
@@ -362,6 +365,7 @@ fn look_at_label(
         findings
             .warnings
             .extend(look_at_label_scale(&job.model, column));
+        findings.warnings.extend(look_at_rounding(column));
     }
     if column.distinct() == 1 {
         let message = format!(
@@ -721,9 +725,17 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
     findings.warnings.extend(look_at_blanks(feature, column));
 }
 
+/// Returns the unit of times for a message; absent = days.
+fn unit_named(unit: Option<TimeUnit>) -> String {
+    unit.map_or_else(
+        || " in days".to_owned(),
+        |unit| format!(" in {}", unit.name()),
+    )
+}
+
 /// Times of a format that knows their unit, which a feature takes for plain numbers.
 fn times_as_numbers(unit: Option<TimeUnit>, name: &str) -> Diagnostic {
-    let unit = unit.map_or_else(String::new, |unit| format!(" in {}", unit.name()));
+    let unit = unit_named(unit);
     let message = format!(
         "`{name}` holds times{unit}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
          numbers"

@@ -113,7 +113,7 @@ fn normalized(normalizer: Normalizer, number: f32) -> f32 {
 }
 
 /// Returns the distance from a number to the next one of 32 bits.
-fn step_at(number: f64) -> f64 {
+pub(super) fn step_at(number: f64) -> f64 {
     let near = (number as f32).abs();
     f64::from(near.next_up()) - f64::from(near)
 }

@@ -402,6 +402,55 @@ fn weights_that_are_all_0_are_warned_of_for_every_kind_of_label() {
 }
 
 #[test]
+fn labels_whose_rounding_to_32_bits_counts_are_warned_of() {
+    let job = job("{ column = \"y\" }", "linear_regressor", &[NUMBER]);
+    let cases: [(&[&str], Option<&str>); 6] = [
+        (
+            &["20000001", "20000003", "20000009"],
+            Some("which are 2 apart there: 20000001 is 20000000 in them"),
+        ),
+        (
+            &["1e9", "1000000001"],
+            Some("1000000001 is 1000000000 in them"),
+        ),
+        (&["-1700000000.25", "-1700000010.5"], Some("are 128 apart")),
+        (&["20000000", "20000002"], None),
+        // The rounding is a billionth of the deviation.
+        (&["20000001", "900000001"], None),
+        (&["0.1", "0.7", "1000.3"], None),
+    ];
+    for (labels, expected) in cases {
+        let told = told(&job, &[("y", labels), ("x", &["1", "2"])]).join("\n");
+        match expected {
+            Some(part) => assert!(told.contains(part), "{labels:?}: {told}"),
+            None => assert!(!told.contains("32 bits"), "{labels:?}: {told}"),
+        }
+    }
+}
+
+#[test]
+fn labels_and_weights_that_are_times_are_warned_of() {
+    let label = "{ column = \"y\" }\nweight_column = \"w\"";
+    let job = job(label, "linear_regressor", &[NUMBER]);
+    let mut profile = profile(&[("y", &["5", "9"]), ("x", &["1", "2"]), ("w", &["1", "3"])]);
+    let times = [
+        ("y".to_owned(), Some(TimeUnit::Milliseconds)),
+        ("w".to_owned(), None),
+    ];
+    profile.times.extend(times);
+    let told: Vec<String> = look(&job, &profile)
+        .warnings
+        .into_iter()
+        .map(|warning| warning.message)
+        .collect();
+    let expected = [
+        "the label `y` holds times in milliseconds, which are taken for plain numbers of 32 bits",
+        "the weight `w` holds times in days, which are taken for plain numbers of 32 bits",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn a_handful_of_records_says_nothing() {
     let job = job(
         "{ column = \"y\", positive = \"a\" }",
