@@ -14,7 +14,7 @@ use trainyard_cluster_client::{RemoteServer, ServerClient};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ReadinessState, ServerLimits, Services, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Build};
+use trainyard_model::{AnyModel, Build, add_constants};
 use trainyard_model_dir::{
     Evaluated, EvaluatorMark, Leader, RunKind, RunLock, Runner, cluster_id, known_cluster_id,
 };
@@ -318,11 +318,12 @@ async fn refuse_unmounted_model_dir(context: &Context) -> Result<(), Diagnostic>
 }
 
 async fn elect_and_lead(
-    context: Context,
+    mut context: Context,
     build: Build,
     stop: CancellationToken,
 ) -> Result<(), Diagnostic> {
     let model = build(&context.job)?;
+    add_constants(&mut context.job, &*model);
     let servers: Vec<(Task, String)> = context
         .cluster
         .of_role(Role::Ps)

@@ -8,7 +8,9 @@ use trainyard_checkpoint::Origin;
 use trainyard_chief::Report;
 use trainyard_daemon::{Arguments, Context, LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Build, Error, Model, Part, Scores, Shard, any_of, input_options};
+use trainyard_model::{
+    AnyModel, Build, Error, Model, Part, Scores, Shard, any_of, input_options, with_constants,
+};
 use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::Job;
 
@@ -85,9 +87,13 @@ impl Estimator {
         &self,
         sink: impl FnMut(Predicted) -> Result<ControlFlow<()>, Diagnostic>,
     ) -> Result<(), Diagnostic> {
-        let model = Arc::from((self.build)(&self.job)?);
+        let model: Arc<AnyModel> = Arc::from((self.build)(&self.job)?);
         let origin = self.newest()?;
-        warn_of_other_job(&self.job, origin.job(), &OF_PREDICTIONS);
+        warn_of_other_job(
+            &with_constants(&self.job, &*model),
+            origin.job(),
+            &OF_PREDICTIONS,
+        );
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&self.job, Part::Eval, Shard::WHOLE, None)?;
         warn_of_times(&self.job, origin.job(), &input)?;

@@ -9,7 +9,7 @@ use trainyard_checkpoint::Origin;
 use trainyard_daemon::StopSource;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{evaluate as score, not_finite, warn_of_one_class};
-use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options, with_constants};
 use trainyard_predictor::Parameters;
 use trainyard_run_config::{EvaluationConfig, Job};
 
@@ -117,7 +117,7 @@ pub(crate) fn scores(
     origin: &Origin,
     stop: &StopSource,
 ) -> Result<Option<Scores>, Diagnostic> {
-    warn_of_other_job(job, origin.job(), &OF_SCORES);
+    warn_of_other_job(&with_constants(job, model), origin.job(), &OF_SCORES);
     let parameters = Parameters::read(origin, model)?;
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use trainyard_checkpoint::list;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{ScoredModel, export as write_export};
-use trainyard_model::{Build, Scores};
+use trainyard_model::{Build, Scores, with_constants};
 use trainyard_model_dir::is_of_run;
 use trainyard_run_config::{ExportForm, ExportFormat, Job, identity};
 use trainyard_storage::is_remote;
@@ -60,7 +60,11 @@ pub(crate) fn export(arguments: &Export, build: Build) -> Result<(), Vec<Diagnos
         ) {
             return Err(problem);
         }
-        warn_of_other_job(&job, &checkpoint.manifest().job, &OF_PREDICTIONS);
+        warn_of_other_job(
+            &with_constants(&job, &*model),
+            &checkpoint.manifest().job,
+            &OF_PREDICTIONS,
+        );
         let folder = arguments
             .output
             .clone()

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use trainyard_daemon::{StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{BadRow, Cell, Compression, Format, Options, Value as Kept};
-use trainyard_model::{Build, Part, Prediction, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Part, Prediction, Shard, input_options, with_constants};
 use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::{BadRows, Job};
 
@@ -146,9 +146,13 @@ pub(crate) fn predict(
     report_ambiguous_files(&job, arguments.job.log_format);
     let work = || {
         let form = arguments.form(&job)?;
-        let model = Arc::from(build(&job)?);
+        let model: Arc<AnyModel> = Arc::from(build(&job)?);
         let origin = origin(&job, arguments.step, &arguments.source)?;
-        warn_of_other_job(&job, origin.job(), &OF_PREDICTIONS);
+        warn_of_other_job(
+            &with_constants(&job, &*model),
+            origin.job(),
+            &OF_PREDICTIONS,
+        );
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let other_times = compare_times(&job, origin.job(), &input)?;

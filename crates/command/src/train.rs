@@ -11,7 +11,7 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, DiskWatch, StopSource, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{check_metrics, not_finite};
-use trainyard_model::{Build, Scores};
+use trainyard_model::{Build, Scores, add_constants};
 use trainyard_parameter_server::LocalServer;
 use trainyard_run_config::{Family, HeadKind, Job, LossConfig, StrategyKind};
 use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
@@ -205,19 +205,20 @@ fn replicas(job: &mut Job) -> usize {
 
 /// As [`in_one_process`], within a supervision that the caller has.
 pub(crate) async fn alone(
-    context: Context,
+    mut context: Context,
     build: Build,
     show: Show,
     stop: CancellationToken,
 ) -> Result<Trained, Diagnostic> {
-    let job = Arc::clone(&context.job);
-    if job.strategy.kind == StrategyKind::Hybrid {
+    if context.job.strategy.kind == StrategyKind::Hybrid {
         let message = "strategy `hybrid` needs parameter servers, this is one process";
         return Err(Diagnostic::error(Code::E1006, message).help(
             "run `trainyard up JOB.toml --cluster local:ps=1,worker=1`, or use another kind",
         ));
     }
-    let model = build(&job)?;
+    let model = build(&context.job)?;
+    add_constants(&mut context.job, &*model);
+    let job = Arc::clone(&context.job);
     if job.input.eval.is_some() {
         check_metrics(&job, &*model)?;
     }

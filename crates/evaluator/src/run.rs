@@ -15,7 +15,7 @@ use trainyard_daemon::{
     CancellationToken, Context, Readiness, ReadinessState, Watchdog, WatchedLoop,
 };
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{AnyModel, Build, Part, Scores, Shard, input_options};
+use trainyard_model::{AnyModel, Build, Part, Scores, Shard, add_constants, input_options};
 use trainyard_model_dir::{
     EndRequest, Error, Evaluated, EvaluatorMark, Interval, JobPhase, JobRecord, JobState, append,
     create_folder, write_atomically,
@@ -159,12 +159,13 @@ fn leave_mark(model_dir: &Path) {
 }
 
 async fn watch_checkpoints(
-    config: Config,
+    mut config: Config,
     build: Build,
     stop: CancellationToken,
     cluster: &mut OwnCluster,
 ) -> Result<Report, Diagnostic> {
     let model: Arc<AnyModel> = Arc::from(build(&config.job)?);
+    add_constants(&mut config.job, &*model);
     // The options of all inputs are read once now, so that a missing input fails before hours of waiting.
     for part in parts(&config.job) {
         input_options(&config.job, part, Shard::WHOLE, None)?;

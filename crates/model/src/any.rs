@@ -2,7 +2,9 @@
 //! model. The cost is a virtual call per step and a box per batch.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use trainyard_input::{Batch, Schema};
 use trainyard_optimizer::OptimizerConfig;
@@ -30,6 +32,26 @@ pub trait ErasedModel: Model<Features = Own, Scratch = Option<Own>, Metrics = Ow
 
 /// A [`Model`] of any kind.
 pub type AnyModel = dyn ErasedModel;
+
+/// Returns a job with the constants of its model, by which tasks compare their models. Without constants it is the job itself.
+pub fn with_constants<'a>(job: &'a Job, model: &AnyModel) -> Cow<'a, Job> {
+    let constants = model.constants();
+    if constants.is_empty() {
+        return Cow::Borrowed(job);
+    }
+    let mut job = job.clone();
+    job.model.constants = constants;
+    Cow::Owned(job)
+}
+
+/// Puts the job [`with_constants`] in the place of a job.
+pub fn add_constants(job: &mut Arc<Job>, model: &AnyModel) {
+    let own = match with_constants(job, model) {
+        Cow::Owned(own) => Arc::new(own),
+        Cow::Borrowed(_) => return,
+    };
+    *job = own;
+}
 
 /// Builds the model of a job.
 pub type Build = &'static (dyn Fn(&Job) -> Result<Box<AnyModel>, Error> + Send + Sync);
@@ -220,6 +242,10 @@ impl<M: Model> Model for Erased<M> {
 
     fn described_features(&self) -> &[FeatureConfig] {
         self.model.described_features()
+    }
+
+    fn constants(&self) -> BTreeMap<String, String> {
+        self.model.constants()
     }
 
     fn callbacks(&self) -> Option<&dyn Callbacks> {

@@ -33,7 +33,8 @@ mod table;
 mod tower;
 
 pub use any::{
-    AnyModel, Build, ErasedModel, Own, PREMADE, any, any_of, any_with_callbacks, exportable_of,
+    AnyModel, Build, ErasedModel, Own, PREMADE, add_constants, any, any_of, any_with_callbacks,
+    exportable_of, with_constants,
 };
 pub use callbacks::{AppliedStep, Callbacks};
 pub use canned::{Canned, Scratch, custom_optimizer};

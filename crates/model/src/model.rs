@@ -152,6 +152,12 @@ pub trait Model: Send + Sync + 'static {
         &[]
     }
 
+    /// Returns the values that the model's code makes and no key of the job sets, by name, each with its type and a digest:
+    /// processes of a job compare them. By default there are none.
+    fn constants(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
     /// Returns the callbacks that receive the events of the run. By default there are none.
     fn callbacks(&self) -> Option<&dyn Callbacks> {
         None

@@ -42,6 +42,8 @@ pub(crate) struct PythonModel {
     head: Head,
     callbacks: Option<PythonCallbacks>,
     description: serde_json::Value,
+    /// Values that the model's code makes, each with its type and a digest.
+    constants: BTreeMap<String, String>,
 }
 
 /// The metrics of an evaluation: those of the head for batches with logits, and those of the user's code.
@@ -128,6 +130,10 @@ impl PythonModel {
             )));
         }
         let callbacks = PythonCallbacks::of(&module).map_err(at_build)?;
+        let constants = module
+            .call_method0("constants")
+            .and_then(|constants| constants.extract())
+            .map_err(at_build)?;
         Ok(Self {
             loss: if own_loss { Loss::Module } else { Loss::Head },
             module: Mutex::new(module.unbind()),
@@ -143,6 +149,7 @@ impl PythonModel {
             group_field,
             head,
             callbacks,
+            constants,
         })
     }
 
@@ -418,6 +425,10 @@ impl Model for PythonModel {
 
     fn describe(&self) -> serde_json::Value {
         self.description.clone()
+    }
+
+    fn constants(&self) -> BTreeMap<String, String> {
+        self.constants.clone()
     }
 
     fn described_features(&self) -> &[FeatureConfig] {

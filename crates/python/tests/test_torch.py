@@ -348,21 +348,36 @@ def test_a_step_moves_the_statistics_of_batch_norm_on_the_servers() -> None:
     assert gradients[-1] == pytest.approx([2.0 - (0.9 * 2.0 + 0.1 * 0.18)], abs=1e-6)
 
 
+def _in_place(seen: Any) -> None:
+    seen += 1
+
+
+def _through_data(seen: Any) -> None:
+    seen.data += 1
+
+
+def _other_data(seen: Any) -> None:
+    seen.data = seen.data + 1
+
+
 class Counting(two_tower.Net):
     """A module that changes a constant."""
 
-    def __init__(self, params: Any) -> None:
+    def __init__(self, params: Any, change: Callable[[Any], None]) -> None:
         super().__init__(params)
         self.register_buffer("seen", torch.zeros(1))
+        self.change = change
 
     def forward(self, batch: ty.Batch) -> torch.Tensor:
         if self.training:
-            self.seen += 1
+            self.change(self.seen)
         return super().forward(batch)
 
 
-def test_a_constant_that_a_step_changes_is_refused_with_a_remedy() -> None:
-    adapter = Adapter(Counting, torch.nn.BCEWithLogitsLoss(reduction="none"), json.dumps(SETTINGS))
+@pytest.mark.parametrize("change", [_in_place, _through_data, _other_data])
+def test_a_constant_that_a_step_changes_is_refused_with_a_remedy(change: Callable[[Any], None]) -> None:
+    loss = torch.nn.BCEWithLogitsLoss(reduction="none")
+    adapter = Adapter(lambda params: Counting(params, change), loss, json.dumps(SETTINGS))
     adapter.parameters(({"price": (0, 1)}, []), 1)
     with pytest.raises(ValueError, match="changed the buffer `seen`.*is_moving_average"):
         adapter.train(batches.clicks([0.0, 0.0]), drawn(SIZES), np.zeros(2, dtype=np.float32), None)

@@ -63,6 +63,11 @@ const DECIDE_TRAINING: [&str; 4] = [
     "model.optimizer",
     "model.dropout",
 ];
+/// The constants of a custom model, which its code makes.
+const CONSTANTS: &str = "model.constants";
+/// What to do about constants that differ.
+const CONSTANTS_REMEDY: &str = "model.constants are values that the model's code makes in each process, here other ones: draw them under a seed \
+    of their own, sort what comes out of a set, replace hash() by zlib.crc32(), or give a number that no step reads a name that begins with _";
 /// Longest value that is sent, in bytes of JSON. Of a longer value, its length and a hash are sent.
 const VALUE_BYTES_MAX: usize = 120;
 /// Longest beginning of a longer value, in bytes.
@@ -179,8 +184,16 @@ impl Agreement {
             .chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
         let shown =
             |value: Option<&String>| value.map_or("not set".to_owned(), |value| short(value));
-        let different = keys.filter(|key| self.0.get(*key) != other.0.get(*key));
+        let different = keys.filter(|key| {
+            let pair = (self.0.get(*key), other.0.get(*key));
+            // A release or a version of the model's code may not know a constant.
+            let is_unknown = is_below(key, &[CONSTANTS]) && (pair.0.is_none() || pair.1.is_none());
+            pair.0 != pair.1 && !is_unknown
+        });
+        let different: Vec<&String> = different.collect();
+        let are_made = different.iter().any(|key| is_below(key, &[CONSTANTS]));
         let mut told: Vec<String> = different
+            .into_iter()
             .map(|key| {
                 let own = shown(self.0.get(key));
                 let given = shown(other.0.get(key));
@@ -194,6 +207,9 @@ impl Agreement {
         told.truncate(DIFFERENCES_MAX);
         if rest > 0 {
             told.push(format!("and {rest} more"));
+        }
+        if are_made {
+            told.push(CONSTANTS_REMEDY.to_owned());
         }
         (!told.is_empty()).then(|| told.join("; "))
     }
@@ -440,6 +456,26 @@ kind = "linear_classifier"
                 .is_some_and(|more| more.contains("feature.1(")),
             "{more:?}"
         );
+    }
+
+    #[test]
+    fn constants_of_a_models_code_agree_where_both_sides_know_them() {
+        let of = |constants: &[(&str, &str)]| {
+            let mut job = job("a", 1, &["x"]);
+            let pairs = constants.iter();
+            job.model.constants = pairs
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
+            Agreement::of(&job).of_scores()
+        };
+        let own = of(&[("layers.0.noise", "float64 [3] sum 1"), ("scale", "int 7")]);
+        for other in [of(&[("scale", "int 7"), ("new", "int 1")]), of(&[])] {
+            assert_eq!(own.differences(&other, "chief:0", "worker:1"), None);
+        }
+        let told = own.differences(&of(&[("scale", "int 8")]), "chief:0", "worker:1");
+        let told = told.expect("they differ");
+        let beginning = r#"model.constants.scale is "int 8" for worker:1 and "int 7" for chief:0; "#;
+        assert_eq!(told, format!("{beginning}{CONSTANTS_REMEDY}"));
     }
 
     #[test]

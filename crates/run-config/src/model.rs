@@ -1,5 +1,7 @@
 //! The model configuration, after validation.
 
+use std::collections::BTreeMap;
+
 use crate::Regularizer;
 use serde::{Serialize, Serializer};
 use trainyard_variable::Initializer;
@@ -613,6 +615,10 @@ pub struct ModelConfig {
     /// Keys of a custom model's own.
     #[serde(skip_serializing_if = "Params::is_empty")]
     pub params: Params,
+    /// Values that the code of a custom model makes and no key sets, by name, each with its type and a digest. All processes
+    /// of a job must have the same ones.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub constants: BTreeMap<String, String>,
 }
 
 /// The label column.

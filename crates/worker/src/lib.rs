@@ -14,7 +14,7 @@ use trainyard_cluster_client::{RemoteServer, ServerClient, channel_in_turn};
 use trainyard_cluster_spec::{Role, Servers, Task};
 use trainyard_daemon::{CancellationToken, Context, ReadinessState, ServerLimits, Services, serve};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_model::{Build, PREMADE};
+use trainyard_model::{AnyModel, Build, PREMADE, add_constants};
 use trainyard_runtime::apart;
 use trainyard_storage::ResultFile;
 use trainyard_trainer::{Mirror, RemoteCoordinator, check_cluster};
@@ -37,8 +37,13 @@ pub fn run(
     Box::pin(work(context, build, stop))
 }
 
-async fn work(context: Context, build: Build, stop: CancellationToken) -> Result<(), Diagnostic> {
-    let model = Arc::from(build(&context.job)?);
+async fn work(
+    mut context: Context,
+    build: Build,
+    stop: CancellationToken,
+) -> Result<(), Diagnostic> {
+    let model: Arc<AnyModel> = Arc::from(build(&context.job)?);
+    add_constants(&mut context.job, &*model);
     let chief = Task {
         role: Role::Chief,
         index: 0,

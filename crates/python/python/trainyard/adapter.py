@@ -221,6 +221,10 @@ class Adapter:
         """Learns the columns and the width of the logits, and returns the dense variables."""
         raise NotImplementedError
 
+    def constants(self) -> dict[str, str]:
+        """Returns a digest of each value that the model's code makes and no parameter is. Called after `parameters`."""
+        return {}
+
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs. Called if the head computes the loss."""
         raise NotImplementedError

@@ -43,6 +43,7 @@ class Model(tn.Model):
     ) -> None:
         """Describes a function of values and a batch. Without `loss`, the head of the job computes it."""
         super().__init__(embeddings, variables)
+        self._given = {"logits": logits, "loss": loss}
         self.has_loss = loss is not None
         features = [each.described.feature for each in self.embeddings]
         self._keys = [

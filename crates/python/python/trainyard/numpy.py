@@ -26,6 +26,7 @@ import numpy as np
 from trainyard import _native, adapter
 from trainyard.adapter import Array, Ids, Input, Lookup, Matrices, MatrixLookups, Parameter, Predictions, Shown
 from trainyard.callbacks import Callback, Callbacks
+from trainyard.constants import constants, limited
 from trainyard.metrics import Metric, Sums
 from trainyard.optimizer import SGD, Adagrad, Adam, Ftrl, Optimizer
 from trainyard.program import ModelProgram, run_to_exit, this_program
@@ -260,6 +261,10 @@ class Adapter(adapter.Adapter):
         variables = [np.zeros(math.prod(shape), dtype=np.float32) for shape in self._shapes.values()]
         self._is_flat = self._logits((BUILD_ROWS, numbers, lookups, ids), [*matrices, *variables]).ndim == 1
         return [each.described() for each in self._model.variables]
+
+    def constants(self) -> dict[str, str]:
+        """Returns a digest of each value that the model's code makes and no variable is."""
+        return limited(dict(constants(self._model, "", lambda _: None)))
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs."""

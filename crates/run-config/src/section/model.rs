@@ -1,5 +1,7 @@
 //! `[model]`: the premade estimator, its head and its optimizers.
 
+use std::collections::BTreeMap;
+
 use trainyard_diagnostic::{Bound, Code, Diagnostic, Key, Section, Takes, Value, section};
 use trainyard_variable::Initializer;
 
@@ -333,6 +335,7 @@ pub(crate) fn read(section: Section<'_>) -> Option<ModelConfig> {
             .or_else(|| Some(Usual::of_deep(defaults).named()))
             .filter(|_| kind.is_custom()),
         params: custom.params?,
+        constants: BTreeMap::new(),
         tasks,
     })
 }

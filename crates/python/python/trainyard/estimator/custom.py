@@ -43,7 +43,7 @@ class Estimator(BaseEstimator):
                 f"model_fn must have the argument features, and may have {', '.join(ARGUMENTS[1:])}, given "
                 f"{', '.join(self._arguments)}"
             )
-        self._model_fn = model_fn
+        self.model_fn = model_fn
         self.params = dict(params or {})
         super().__init__({}, [], model_dir=model_dir, config=config, warm_start_from=warm_start_from)
 
@@ -53,7 +53,7 @@ class Estimator(BaseEstimator):
         Raises TypeError if it returns something else than an EstimatorSpec.
         """
         given |= {"params": dict(self.params), "config": self.config}
-        spec = self._model_fn(**{name: given[name] for name in self._arguments})
+        spec = self.model_fn(**{name: given[name] for name in self._arguments})
         if not isinstance(spec, EstimatorSpec):
             raise TypeError(f"model_fn must return an EstimatorSpec, given a {type(spec).__name__}")
         return spec

@@ -12,6 +12,7 @@ import torch
 
 from trainyard import adapter
 from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown, metrics_of, resolved
+from trainyard.constants import constants, digest, limited
 from trainyard.metrics import Sums
 from trainyard.torch.batch import Batch
 from trainyard.torch.embedding import Embedding
@@ -19,11 +20,14 @@ from trainyard.torch.memory import keep_blocks
 from trainyard.torch.module import Module, device_of
 from trainyard.torch.parameters import Parameters
 from trainyard.torch.tables import LoadedTables, Tables, row_ids
-from trainyard.torch.twin import SEED, TWIN_SEED, built, refuse_drawn_constants, seeded, without_own_seed
+from trainyard.torch.twin import SEED, TWIN_SEED, array_of, built, refuse_drawn_constants, seeded, without_own_seed
+from trainyard.torch.twin import constants as tensors
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 MULTI_CLASS = "multi_class"
+INTERNAL = frozenset(vars(torch.nn.Module()))
+"""Attributes of a module that PyTorch keeps."""
 BUILD_ROWS = 2
 """Rows of the batch of zeros that gives lazy layers their shapes."""
 
@@ -86,6 +90,16 @@ class Adapter(adapter.Adapter):
         self._parameters = Parameters(self._module, self._twin)
         self._twin = self._module
         return self._parameters.described
+
+    def constants(self) -> dict[str, str]:
+        """Returns a digest of each tensor, number and list of the module that is no parameter, and of what its code names."""
+        found: dict[str, str] = {}
+        for path, each in self._module.named_modules():
+            if not type(each).__module__.startswith(("torch.", "trainyard.")):
+                found.update(constants(each, f"{path}." if path else "", array_of, INTERNAL))
+        for name, value in tensors(self._module):
+            found[name] = digest(value, array_of) or ""
+        return limited(found)
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs."""

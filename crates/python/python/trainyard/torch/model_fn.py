@@ -13,12 +13,14 @@ from trainyard import metrics
 from trainyard.adapter import Array, Input, Predictions
 from trainyard.estimator.estimator_spec import EstimatorSpec, ModeKeys
 from trainyard.estimator.feature_column import width
+from trainyard.constants import limited, named_by
 from trainyard.metrics import Sums
 from trainyard.torch.adapter import BUILD_ROWS, MULTI_CLASS, Adapter, several_rows
 from trainyard.torch.batch import Batch, RowIds
 from trainyard.torch.embedding import Embedding
 from trainyard.torch.layers import Layers
 from trainyard.torch.module import Module
+from trainyard.torch.twin import array_of
 
 if TYPE_CHECKING:
     from trainyard.estimator.custom import Estimator
@@ -121,6 +123,11 @@ class FunctionAdapter(Adapter):
     def has_logits(self) -> bool:
         """Whether a head of the function takes its logits."""
         return self._has_head
+
+    def constants(self) -> dict[str, str]:
+        """Returns a digest of each value outside of the function that it uses, and of those of its layers."""
+        found = super().constants()
+        return limited(found | dict(named_by(self._estimator.model_fn, array_of, set())))
 
     def train(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None

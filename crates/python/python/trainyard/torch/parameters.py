@@ -13,7 +13,7 @@ import torch
 
 from trainyard.adapter import Array, Parameter
 from trainyard.torch.module import Module, _Normalization
-from trainyard.torch.twin import REMEDY, Draws, constants
+from trainyard.torch.twin import REMEDY, Draws, constants, is_equal
 
 
 class Parameters:
@@ -137,29 +137,38 @@ class _MovingAverage:
         return self.before - exported(self.buffer, self.buffer).reshape(-1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Constant:
-    """A buffer or other tensor that no step may change, because the change would stay in one process."""
+    """A buffer or other tensor that no step may change, because the change would stay in one process.
+
+    PyTorch counts changes, but for those through `.data`: the values are compared in the steps 1, 2, 4, 8 and so on.
+    """
 
     name: str
     owner: torch.nn.Module
     attribute: str
     tensor: torch.Tensor
     version: int
+    memory: int
+    values: torch.Tensor
+    checks: int = 0
 
     @classmethod
     def of(cls, module: Module, name: str) -> _Constant:
         path, _, attribute = name.rpartition(".")
         owner = module.get_submodule(path)
         tensor = getattr(owner, attribute)
-        return cls(name, owner, attribute, tensor, tensor._version)
+        return cls(name, owner, attribute, tensor, tensor._version, tensor.data_ptr(), tensor.detach().clone())
 
     def check(self) -> None:
         # BatchNorm counts its batches here, and uses the count only without a momentum.
         if self.attribute == "num_batches_tracked":
             return
         found = getattr(self.owner, self.attribute, None)
-        if found is not self.tensor or self.tensor._version != self.version:
+        is_other = found is not self.tensor or (self.tensor._version, self.tensor.data_ptr()) != (self.version, self.memory)
+        self.checks += 1
+        is_compared = self.checks & (self.checks - 1) == 0
+        if is_other or (is_compared and not is_equal(self.tensor, self.values)):
             is_buffer = self.attribute in self.owner._buffers
             kind = "buffer" if is_buffer else "tensor"
             remedy = "return True for it from Module.is_moving_average" if is_buffer else "register it as a buffer that is a moving average"

@@ -16,6 +16,7 @@ from unittest import mock
 import numpy as np
 import torch
 
+from trainyard.adapter import Array
 from trainyard.torch.module import Module
 
 Build = Callable[[], Module]
@@ -74,7 +75,7 @@ def refuse_drawn_constants(module: Module, twin: Module) -> None:
     """
     found, others = dict(constants(module)), dict(constants(twin))
     for name in found.keys() & others.keys():
-        if not _is_equal(found[name], others[name]):
+        if not is_equal(found[name], others[name]):
             raise ValueError(
                 f"`{name}` is drawn anew in each process, and a process would compute with values of its own: make it a "
                 "torch.nn.Parameter, or draw it with a seed of its own: torch.Generator().manual_seed(7)"
@@ -114,7 +115,7 @@ class Draws:
 
     def is_drawn(self, name: str) -> bool:
         """Returns whether the two builds have different values of a parameter."""
-        return not _is_equal(self._found[name], self._others[name])
+        return not is_equal(self._found[name], self._others[name])
 
     def check(self, name: str, rule: Mapping[str, Any]) -> None:
         """Refuses the rule of a drawn parameter if it would replace values that the author has set.
@@ -147,11 +148,19 @@ def _deviation(rule: Mapping[str, Any]) -> float | None:
     return rule["stddev"] if rule["kind"] == "truncated_normal" else None
 
 
+def array_of(values: Any) -> Array | None:
+    """Returns the values of a tensor that no optimizer moves; None for anything else."""
+    if not isinstance(values, torch.Tensor) or isinstance(values, torch.nn.Parameter) or torch.nn.parameter.is_lazy(values):
+        return None
+    return _array(values.float() if values.dtype == torch.bfloat16 else values)
+
+
 def _array(values: Any) -> Any:
     return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else values
 
 
-def _is_equal(one: Any, other: Any) -> bool:
+def is_equal(one: Any, other: Any) -> bool:
+    """Returns whether two tensors or arrays have one shape and the same values; those that are no numbers count as equal."""
     if isinstance(one, torch.Tensor) and one.dtype == torch.bfloat16:
         one, other = one.float(), other.float()
     one, other = _array(one), _array(other)
