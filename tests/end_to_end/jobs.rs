@@ -192,6 +192,37 @@ fn a_second_run_in_one_model_dir_ends_with_the_process_of_the_first_which_goes_o
     assert_eq!(third.code, 0, "{}", third.output);
 }
 
+trial!(the_end_of_the_terminal_ends_training_with_a_checkpoint_and_nohup_keeps_it_going);
+fn the_end_of_the_terminal_ends_training_with_a_checkpoint_and_nohup_keeps_it_going() {
+    use rustix::process::Signal;
+    let trainyard = program("trainyard");
+    let trainyard = trainyard.to_string_lossy();
+    for (command, arguments) in [
+        ("trainyard", vec!["train"]),
+        ("trainyard", vec!["up", "--cluster", "local:ps=1,worker=1"]),
+        ("nohup", vec![&*trainyard, "train"]),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let job = write_job(folder.path(), 1000, "[train]\nmax_steps = 1000000000\n");
+        let job = job.to_string_lossy();
+        let arguments = [&arguments[..], &[&job]].concat();
+        let mut running = Program::start(command, &arguments, &[]);
+        running.wait_for_next("training step=", LIMIT);
+        running.signal(Signal::HUP);
+        if command == "nohup" {
+            for _ in 0..2 {
+                running.wait_for_next("training step=", LIMIT);
+            }
+            running.signal(Signal::TERM);
+        }
+        let ended = running.wait(LIMIT);
+        assert_eq!(ended.code, 0, "{command}: {}", ended.output);
+        let checkpoints = trainyard_checkpoint::list(&folder.path().join("model"));
+        let mut checkpoints = checkpoints.expect("a model directory").into_iter();
+        assert!(checkpoints.any(|found| found.step > 0), "{}", ended.output);
+    }
+}
+
 trial!(a_task_that_is_told_to_stop_at_any_moment_of_its_start_ends);
 fn a_task_that_is_told_to_stop_at_any_moment_of_its_start_ends() {
     let cluster = TestCluster::new(1, 1, 100, "");

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT, by which a process is told to stop.
+//! SIGTERM, SIGINT and SIGHUP, by which a process is told to stop: by a service manager, at the keyboard, and by the end of the
+//! terminal or of the connection in which it was started.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,15 +22,17 @@ pub(crate) fn spawn_without_signals(
     thread.map(drop)
 }
 
-/// Streams of SIGTERM and SIGINT, which no longer end the process.
+/// Streams of the signals, which no longer end the process.
 #[derive(Debug)]
 pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    /// Absent if the process was started to ignore it, as by `nohup`: its end is not that of its terminal.
+    hangup: Option<Signal>,
 }
 
 impl StopSignals {
-    /// Catches both signals. Called within a runtime.
+    /// Catches the signals. Called within a runtime.
     ///
     /// A signal that arrives meanwhile is held back, and is received afterwards: tokio first installs the handler and then says
     /// what it does, and a signal in between would have no effect at all. Other threads, if there are any, hold nothing back.
@@ -37,13 +40,17 @@ impl StopSignals {
     /// # Errors
     /// The system does not let this process catch signals.
     pub fn catch() -> std::io::Result<Self> {
-        let both = SigSet::from_iter([Number::SIGTERM, Number::SIGINT]);
-        let before = both.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let all = SigSet::from_iter([Number::SIGTERM, Number::SIGINT, Number::SIGHUP]);
+        let before = all.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let hangs_up = !ignores(&status, Number::SIGHUP);
         let caught = signal(SignalKind::terminate()).and_then(|terminate| {
             let interrupt = signal(SignalKind::interrupt())?;
+            let hangup = hangs_up.then(|| signal(SignalKind::hangup())).transpose()?;
             Ok(Self {
                 terminate,
                 interrupt,
+                hangup,
             })
         });
         before.thread_set_mask()?;
@@ -55,6 +62,39 @@ impl StopSignals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = received(self.hangup.as_mut()) => {}
         }
+    }
+}
+
+async fn received(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns whether a process ignores a signal, by its `/proc/<id>/status`.
+fn ignores(status: &str, signal: Number) -> bool {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal as u64 - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_ignores_the_signals_whose_bit_is_set() {
+        let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(ignores(status, Number::SIGHUP));
+        assert!(ignores(status, Number::SIGPIPE));
+        for other in [Number::SIGINT, Number::SIGTERM] {
+            assert!(!ignores(status, other), "{other}");
+        }
+        assert!(!ignores("", Number::SIGHUP), "a kernel that tells nothing");
     }
 }

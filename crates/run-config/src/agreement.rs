@@ -474,7 +474,8 @@ kind = "linear_classifier"
         }
         let told = own.differences(&of(&[("scale", "int 8")]), "chief:0", "worker:1");
         let told = told.expect("they differ");
-        let beginning = r#"model.constants.scale is "int 8" for worker:1 and "int 7" for chief:0; "#;
+        let beginning =
+            r#"model.constants.scale is "int 8" for worker:1 and "int 7" for chief:0; "#;
         assert_eq!(told, format!("{beginning}{CONSTANTS_REMEDY}"));
     }
 
