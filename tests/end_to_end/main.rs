@@ -36,7 +36,7 @@ mod provenance;
 mod reduce_on_plateau;
 mod restore;
 mod rolling;
-mod security;
+pub(crate) mod security;
 mod shipped;
 mod silent_servers;
 mod solo;

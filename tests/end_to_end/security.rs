@@ -373,6 +373,27 @@ fn callers(path: &str) -> &'static [Role] {
     }
 }
 
+/// Calls a method of a task with an empty message as another task of a cluster, whose credentials lie in a folder.
+pub(crate) fn call_as(
+    caller: Task,
+    credentials: &str,
+    cluster: &ClusterSpec,
+    target: Task,
+    path: &str,
+) -> Option<Code> {
+    let sources = CredentialSources {
+        tls_dir: Some(Path::new(credentials)),
+        ..CredentialSources::default()
+    };
+    let security = Security::load(cluster, caller, sources).expect("good credentials");
+    let network = Network::Other(Arc::new(Caller(Arc::new(security))));
+    let runtime = Runtime::new().expect("a runtime");
+    let _inside = runtime.enter();
+    let address = cluster.address(target).expect("an address");
+    let channel = channel_over(&network, target, address).expect("an address");
+    call(&runtime, &channel, path)
+}
+
 /// What becomes of a call with an empty message: its status; nothing where it has no answer for a while, as a stream has not.
 fn call(runtime: &Runtime, channel: &Channel, path: &str) -> Option<Code> {
     // The head of a message of no bytes.

@@ -208,6 +208,11 @@ impl Supervisor {
         self.write_cluster();
     }
 
+    /// Returns the addresses of the tasks.
+    pub fn cluster(&self) -> &ClusterSpec {
+        &self.cluster
+    }
+
     /// Returns all tasks: parameter servers, chief, workers, evaluators.
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks: Vec<Task> = self.cluster.admin.keys().copied().collect();

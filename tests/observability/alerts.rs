@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::SystemTime;
 
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Mount, Need, Supervisor, census_rows, program};
+use trainyard_security::Authority;
+use trainyard_tests::{Ledger, Mount, Need, Program, Supervisor, census_rows, program};
 
+use crate::end_to_end::security::{DAY, call_as, write_credentials};
 use crate::observability::prometheus::Prometheus;
 use crate::observability::{LIMIT, repository};
 use crate::serving::{Server, client, run, trained};
@@ -93,6 +96,14 @@ fn cluster(folder: &Path, model_dir: &Path) -> Supervisor {
     Supervisor::new(&program("trainyard"), folder, &job, counts, &[])
 }
 
+/// Starts a cluster, and waits until its worker trains.
+fn start(tasks: &mut Supervisor) {
+    tasks.start_all();
+    tasks.wait_until("it trains", LIMIT, |tasks| {
+        !tasks.lines(WORKER, "training").is_empty()
+    });
+}
+
 /// A Prometheus that scrapes its tasks.
 fn scraping(folder: &Path, tasks: &Supervisor) -> Prometheus {
     let scraped = tasks.tasks().into_iter().map(|task| {
@@ -166,6 +177,137 @@ fn each_alert_of_training_fires_once_its_fault_is_there() {
 
     tasks.kill_all();
     fires("JobGone", None);
+}
+
+trial!(an_alert_tells_of_tasks_that_wait_for_their_input, needs Prometheus);
+fn an_alert_tells_of_tasks_that_wait_for_their_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = write_job(folder.path(), &folder.path().join("model"));
+    let rows = std::fs::read_to_string(folder.path().join("train.csv")).expect("rows");
+    let good = rows.lines().filter(|row| !row.starts_with("3e38"));
+    // Columns that nothing reads take longer to get over than a step.
+    let wide = good.enumerate().map(|(place, row)| {
+        let others = (0..3000).map(|column| match place {
+            0 => format!(",c{column}"),
+            _ => format!(",{column}"),
+        });
+        format!("{row}{}\n", others.collect::<String>())
+    });
+    let wide: String = wide.collect();
+    std::fs::write(folder.path().join("train.csv"), wide).expect("written");
+    let job = job.to_string_lossy();
+    let arguments = [
+        "train",
+        &job,
+        "--set",
+        "input.train.batch_size=400",
+        "--admin-listen",
+        "127.0.0.1:0",
+    ];
+    let mut training = Program::start("trainyard", &arguments, &[]);
+    let task = ("chief:0".to_owned(), training.admin_address(LIMIT));
+    let rules = quick_rules(folder.path());
+    let prometheus =
+        Prometheus::start_with(&Need::Prometheus.program(), folder.path(), &[task], &rules);
+    prometheus.wait_for_alert("TrainyardInputStarving", Some("chief:0"));
+}
+
+trial!(alerts_tell_of_a_server_near_its_memory_bound_and_of_one_with_little_room_for_its_log, needs Prometheus Disks);
+fn alerts_tell_of_a_server_near_its_memory_bound_and_of_one_with_little_room_for_its_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = Mount::disk(64 << 20);
+    let mut tasks = cluster(folder.path(), &disk.path().join("model"));
+    tasks.set("parameter_servers.shared_memory_bytes_max=0");
+    let job = folder.path().join("job.toml");
+    let text = std::fs::read_to_string(&job).expect("the job");
+    let table = "[[feature]]\ncolumn = \"word\"\nkind = \"hashed\"\nbuckets = 40_000\ndeep = { embedding = 16 }\n[model]";
+    std::fs::write(&job, text.replace("[model]", table)).expect("written");
+    tasks.set("model.kind=\"dnn_regressor\"");
+    tasks.set("model.hidden_units=[8]");
+    start(&mut tasks);
+    let prometheus = scraping(folder.path(), &tasks);
+    let held = "max(sum by (task) (trainyard_ps_memory_bytes{kind!=\"messages\"}))";
+    let held = prometheus.wait_for(held, |held| held.iter().any(|held| *held > 1e6))[0];
+    for alert in ["MemoryNearBound", "LogDiskLow"] {
+        prometheus.wait_for_no_alert(&format!("Trainyard{alert}"));
+    }
+
+    tasks.kill_all();
+    let bound = (held / 0.95) as u64;
+    tasks.set(&format!("parameter_servers.memory_bytes_max={bound}"));
+    start(&mut tasks);
+    prometheus.wait_for_alert("TrainyardMemoryNearBound", None);
+
+    disk.fill("ballast", 1 << 20);
+    prometheus.wait_for_alert("TrainyardLogDiskLow", None);
+    disk.free("ballast");
+    prometheus.wait_for_no_alert("TrainyardLogDiskLow");
+    tasks.kill_all();
+}
+
+trial!(alerts_tell_of_certificates_that_end_of_refused_calls_and_of_stale_gradients, needs Prometheus);
+fn alerts_tell_of_certificates_that_end_of_refused_calls_and_of_stale_gradients() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: 1000,
+        batch_size: 4,
+        lanes: 1,
+        servers: 1,
+    };
+    let job = ledger.write_saving(folder.path(), "save_checkpoints_steps = 1_000_000");
+    let counts = LocalCounts {
+        ps: 1,
+        workers: 6,
+        evaluators: 0,
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+    let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
+    let authority = Authority::new().expect("random numbers");
+    let of = |task: Task| {
+        folder
+            .path()
+            .join(format!("tls-{}-{}", task.role, task.index))
+    };
+    let until = SystemTime::now() + DAY * 3;
+    for task in tasks.tasks() {
+        write_credentials(
+            &of(task),
+            task,
+            (&authority, &authority),
+            "127.0.0.1",
+            until,
+        );
+    }
+    let pattern = folder.path().join("tls-{role}-{index}");
+    tasks.protect(&pattern.to_string_lossy());
+    // The chief makes many steps while each of the others makes one.
+    let slow = |millis: u64| format!("FAILPOINTS=worker.after_pull=sleep({millis})");
+    tasks.wrap_next(CHIEF, vec!["env".to_owned(), slow(2)]);
+    for worker in tasks.of_role(Role::Worker) {
+        tasks.wrap_next(worker, vec!["env".to_owned(), slow(150)]);
+    }
+    start(&mut tasks);
+    let prometheus = scraping(folder.path(), &tasks);
+    prometheus.wait_for_alert("TrainyardCertificateEnds", Some("worker:5"));
+    prometheus.wait_for_alert("TrainyardStalenessHigh", None);
+
+    prometheus.wait_for_no_alert("TrainyardCallsRefused");
+    let server = Task {
+        role: Role::Ps,
+        index: 0,
+    };
+    let credentials = of(WORKER);
+    let code = call_as(
+        WORKER,
+        &credentials.to_string_lossy(),
+        tasks.cluster(),
+        server,
+        "/trainyard.v1.ParameterService/SaveShard",
+    );
+    assert_eq!(code, Some(tonic::Code::PermissionDenied));
+    prometheus.wait_for_alert("TrainyardCallsRefused", Some("ps:0"));
+    tasks.kill_all();
 }
 
 trial!(an_alert_tells_of_a_server_that_no_chief_has_claimed, needs Prometheus);

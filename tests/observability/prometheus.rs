@@ -113,7 +113,8 @@ impl Prometheus {
             .collect()
     }
 
-    fn wait_for(&self, query: &str, holds: impl Fn(&[f64]) -> bool) -> Vec<f64> {
+    /// Waits until the values of a query are as wanted, and returns them.
+    pub(crate) fn wait_for(&self, query: &str, holds: impl Fn(&[f64]) -> bool) -> Vec<f64> {
         let begun = Instant::now();
         loop {
             let values = self.query(query);
