@@ -11,6 +11,7 @@ mod inputs;
 mod layers;
 mod lookup;
 mod parts;
+mod quantile;
 mod rows;
 
 use std::collections::BTreeMap;

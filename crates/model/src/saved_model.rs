@@ -13,6 +13,7 @@ mod inputs;
 mod layers;
 mod lookup;
 mod parts;
+mod quantile;
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use trainyard_variable::Initializer;
 use trainyard_vocabulary::Words;
 
-use crate::TimeUnit;
+use crate::{OutputDistribution, QuantileMap, TimeUnit};
 
 /// One `[[feature]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -128,7 +128,7 @@ impl Combiner {
 }
 
 /// Transformations of a numeric column.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalizer {
     /// The number itself.
@@ -153,6 +153,27 @@ pub enum Normalizer {
         /// Divisor; not 0.
         stddev: f32,
     },
+    /// The place among quantiles of the training records: [`QuantileMap`].
+    Quantile {
+        /// Numbers below which equal shares of the training records are, from the least one to the greatest: ascending, at least 2, of
+        /// which two differ.
+        quantiles: Vec<f32>,
+        /// Distribution of the results.
+        output_distribution: OutputDistribution,
+    },
+}
+
+impl Normalizer {
+    /// Returns the function of the normalizer `quantile`.
+    pub fn quantile_map(&self) -> Option<QuantileMap> {
+        match self {
+            Self::Quantile {
+                quantiles,
+                output_distribution,
+            } => Some(QuantileMap::new(quantiles, *output_distribution)),
+            _ => None,
+        }
+    }
 }
 
 /// Least argument of the logarithm in [`Normalizer::Log`]. It replaces all numbers below it.

@@ -448,17 +448,18 @@ fn of_columns(
     match keys {
         FeatureKeys::Numeric(keys, encoding, bounds) => {
             let numbers = keys.numbers(section);
-            let piecewise_linear = bounds.encoding(section, encoding)?;
-            let numbers = Numbers {
-                piecewise_linear,
-                ..numbers?
-            };
+            // Mistakes about boundaries are reported with those about numbers.
+            let read = numbers.clone().unwrap_or_else(|| keys.stand_in());
+            let bounded = bounds.numeric(section, encoding, read);
+            numbers?;
+            let numbers = bounded?;
             let numeric = |column| FeatureKind::Numeric(with_column(&numbers, column));
             Some(columns.map(numeric).collect())
         }
         FeatureKeys::Bucketized(keys, bounds) => {
             let numbers = keys.numbers(section);
-            let boundaries = bounds.listed(section)?;
+            let read = numbers.clone().unwrap_or_else(|| keys.stand_in());
+            let boundaries = bounds.bucketized(section, &read)?;
             let numbers = numbers?;
             let bucketized = |column| FeatureKind::Bucketized {
                 numbers: with_column(&numbers, column),

@@ -74,6 +74,8 @@ pub enum Unary {
     Softsign,
     /// `eˣ / Σ eˣ` along the last dimension.
     Softmax,
+    /// The number below which a standard normal variable is with a probability.
+    NormalQuantile,
 }
 
 impl Unary {
@@ -93,6 +95,7 @@ impl Unary {
             Self::Softplus => "Softplus",
             Self::Softsign => "Softsign",
             Self::Softmax => "Softmax",
+            Self::NormalQuantile => "Ndtri",
         }
     }
 }
