@@ -11,6 +11,7 @@ mod inputs;
 mod layers;
 mod lookup;
 mod parts;
+mod periodic;
 mod quantile;
 mod rows;
 

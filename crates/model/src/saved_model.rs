@@ -13,6 +13,7 @@ mod inputs;
 mod layers;
 mod lookup;
 mod parts;
+mod periodic;
 mod quantile;
 
 use std::collections::BTreeMap;

@@ -200,6 +200,9 @@ pub struct Numbers {
     /// Edges of the bins of the piecewise linear encoding, strictly ascending, at least 2; absent = a number stays one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub piecewise_linear: Option<Vec<f32>>,
+    /// Periodic embedding of the numbers in the deep part; absent = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<PeriodicConfig>,
     /// Values that replace a missing field, of the other column too, `width` of them; absent = a missing value is a bad
     /// row.
     pub default: Option<Vec<f32>>,
@@ -216,6 +219,7 @@ impl Numbers {
             clip: None,
             normalizer: Normalizer::None,
             piecewise_linear: None,
+            periodic: None,
             default: None,
         }
     }
@@ -242,6 +246,17 @@ impl Numbers {
             },
         })
     }
+}
+
+/// Periodic embedding of a number (Gorishniy et al. 2022).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PeriodicConfig {
+    /// Sines, and as many cosines, at least 1.
+    pub frequencies: usize,
+    /// Standard deviation of the first coefficients, above 0.
+    pub sigma: f32,
+    /// Outputs of the dense layer under ReLU that follows; absent = there is none.
+    pub units: Option<usize>,
 }
 
 /// A bin of the piecewise linear encoding. The first one has no least value, and the last one no greatest.

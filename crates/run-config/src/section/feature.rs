@@ -253,6 +253,14 @@ fn read(
     let kinds = kinds?;
     let (wide, deep) = parts?;
     columns?;
+    if let FeatureKeys::Numeric(_, encoding, _) = &keys
+        && encoding.is_periodic()
+        && model.is_some()
+        && deep.is_none()
+    {
+        let why = "where the feature feeds no deep part: the linear part has the number itself";
+        warn_of_key(section, "encoding", why);
+    }
     let features = kinds.into_iter().enumerate().map(|(place, kind)| {
         let name = own.name.as_ref().and_then(|names| names.get(place)).cloned();
         // Several numbers in a field need a separator.

@@ -522,7 +522,7 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
         job_of(
             "linear_regressor",
             "csv",
-            "column = \"age\"\nkind = \"numeric\"\nnormalizer = \"quantile\"\nboundaries = [0, 1]",
+            "column = \"age\"\nkind = \"numeric\"\nencoding = \"periodic\"\nnormalizer = \"quantile\"\nboundaries = [0, 1]",
         ),
         job_of("linear_classifier", "libsvm", LIBSVM),
         job_of("ple", "csv", "column = \"age\"\nkind = \"numeric\"")

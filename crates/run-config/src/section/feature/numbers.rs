@@ -5,12 +5,20 @@ use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 use super::files::FeatureFiles;
 use crate::analysis::{AnalysisRule, BoundaryPurpose, FilesNeeded};
 use crate::{
-    FeatureConfig, FeatureKind, Normalizer, Numbers, Operand, OutputDistribution, Time, TimePart,
-    TimeUnit,
+    FeatureConfig, FeatureKind, Normalizer, Numbers, Operand, OutputDistribution, PeriodicConfig,
+    Time, TimePart, TimeUnit,
 };
 
 /// Most boundaries that are made for a feature.
 const QUANTILES_MAX: u64 = 1 << 16;
+
+/// Most frequencies of a number, and outputs of the layer behind them.
+const FREQUENCIES_MAX: u64 = 1 << 12;
+
+/// Frequencies, and deviation of their first values, unless the job says others (`n_frequencies` and `frequency_init_scale` of
+/// `rtdl_num_embeddings.PeriodicEmbeddings`, the paper's code).
+const FREQUENCIES: usize = 48;
+const SIGMA: f32 = 0.01;
 
 /// Most numbers in a field.
 const WIDTH_MAX: u64 = 1 << 20;
@@ -58,8 +66,16 @@ section! {
     pub(crate) struct EncodingKeys {
         /// `none`: a number feeds the model as one number. `piecewise_linear` (Gorishniy et al. 2022): as a number for each bin between two
         /// boundaries a < b, (x - a) / (b - a), which is 0 below the bin and 1 above it; below the first and above the last
-        /// boundary, the line of the outermost bin goes on
+        /// boundary, the line of the outermost bin goes on. `periodic` (same paper): in the deep part, as sin(2 pi c x) and cos(2 pi c x) with
+        /// `frequencies` learned numbers c; the linear part has the number itself
         encoding: Encoding = choice("encoding", &Encoding::NAMES).or(Encoding::None);
+        /// for the encoding `periodic`: number of learned numbers c
+        frequencies: Option<usize> = integer(1..=FREQUENCIES_MAX).or_invalid(FREQUENCIES);
+        /// for the encoding `periodic`: standard deviation of the normal distribution from which the numbers c start. It says how fast a wave
+        /// turns: with 0.01, a number of standard deviation 1 has slow ones, almost lines
+        sigma: Option<f32> = single(Bound::Positive).or_invalid(SIGMA);
+        /// for the encoding `periodic`: outputs of a dense layer of its own under ReLU, which follows the waves of each number
+        encoding_units: Option<usize> = integer(1..=FREQUENCIES_MAX).optional("no layer");
         /// for the normalizer `quantile`: `uniform`, shares from 0 to 1, or `normal`, their standard normal scores, from -5.2 to 5.2
         output_distribution: Option<OutputDistribution> = choice("output distribution", &OUTPUT_DISTRIBUTIONS).or_invalid(OutputDistribution::Uniform);
     }
@@ -88,12 +104,14 @@ section! {
 pub(crate) enum Encoding {
     None,
     PiecewiseLinear,
+    Periodic,
 }
 
 impl Encoding {
-    const NAMES: [(&'static str, Self); 2] = [
+    const NAMES: [(&'static str, Self); 3] = [
         ("none", Self::None),
         ("piecewise_linear", Self::PiecewiseLinear),
+        ("periodic", Self::Periodic),
     ];
 }
 
@@ -147,6 +165,7 @@ impl NumberKeys {
             clip: self.clip,
             normalizer,
             piecewise_linear: None,
+            periodic: None,
             default,
         })
     }
@@ -398,6 +417,20 @@ impl NormalizerName {
     ];
 }
 
+impl EncodingKeys {
+    pub(super) fn is_periodic(&self) -> bool {
+        self.encoding == Encoding::Periodic
+    }
+
+    fn periodic(&self, units: Option<usize>) -> Option<PeriodicConfig> {
+        Some(PeriodicConfig {
+            frequencies: self.frequencies?,
+            sigma: self.sigma?,
+            units,
+        })
+    }
+}
+
 /// The normalizer before [`BoundaryKeys::numeric`] has added its quantiles.
 const WITHOUT_QUANTILES: Normalizer = Normalizer::Quantile {
     quantiles: Vec::new(),
@@ -430,6 +463,26 @@ impl BoundaryKeys {
             section.fail(Code::E1006, "output_distribution", message);
             return None;
         }
+        let of_periodic = ["frequencies", "sigma", "encoding_units"];
+        let given = of_periodic
+            .into_iter()
+            .find(|key| section.node(key).is_some());
+        if let Some(key) = given.filter(|_| keys.encoding != Encoding::Periodic) {
+            let message = format!("{key} needs encoding = \"periodic\"");
+            section.fail(Code::E1006, key, message);
+            return None;
+        }
+        let periodic = match keys.encoding {
+            Encoding::Periodic if section.node("encoding_units").is_some() => {
+                Some(keys.periodic(Some(keys.encoding_units?))?)
+            }
+            Encoding::Periodic => Some(keys.periodic(None)?),
+            Encoding::None | Encoding::PiecewiseLinear => None,
+        };
+        let numbers = Numbers {
+            periodic,
+            ..numbers
+        };
         match (keys.encoding, is_quantile) {
             (Encoding::PiecewiseLinear, true) => {
                 let message = "encoding = \"piecewise_linear\" and normalizer = \"quantile\" cannot be both set: each has the boundaries. \
@@ -445,7 +498,7 @@ impl BoundaryKeys {
                     ..numbers
                 })
             }
-            (Encoding::None, true) => {
+            (Encoding::None | Encoding::Periodic, true) => {
                 let quantiles = self.listed(section, Ties::Kept)?;
                 self.check_count(section, &quantiles, "the normalizer quantile")?;
                 if self.boundaries.is_some() && quantiles.first() == quantiles.last() {
@@ -471,7 +524,7 @@ impl BoundaryKeys {
                     ..numbers
                 })
             }
-            (Encoding::None, false) => {
+            (Encoding::None | Encoding::Periodic, false) => {
                 let given = ["boundaries", "boundaries_file", "quantiles"];
                 if let Some(key) = given.into_iter().find(|key| section.node(key).is_some()) {
                     section.fail(

@@ -50,6 +50,10 @@ pub enum Unary {
     Log,
     /// `ln(1 + x)`.
     Log1p,
+    /// Sine.
+    Sin,
+    /// Cosine.
+    Cos,
     /// Square root.
     Sqrt,
     /// `x²`.
@@ -83,6 +87,8 @@ impl Unary {
         match self {
             Self::Log => "Log",
             Self::Log1p => "Log1p",
+            Self::Sin => "Sin",
+            Self::Cos => "Cos",
             Self::Sqrt => "Sqrt",
             Self::Square => "Square",
             Self::Exp => "Exp",
