@@ -32,6 +32,13 @@ name = "x_bins"
 boundaries_file = "made/bounds.toml"
 quantiles = 3
 encoding = "piecewise_linear"
+[[feature]]
+column = "x"
+kind = "numeric"
+name = "x_shares"
+boundaries_file = "made/bounds.toml"
+quantiles = 5
+normalizer = "quantile"
 [model]
 kind = "dnn_classifier"
 hidden_units = [4]
@@ -109,6 +116,9 @@ fn a_job_trains_and_predicts_by_the_vocabulary_and_the_boundaries_of_its_trainin
         "{edges:?}"
     );
     assert!(edges.is_sorted() && edges.len() <= 5, "{edges:?}");
+    // Four fifths of the numbers are 0.
+    let shares = &bounds["x_shares"];
+    assert_eq!(shares, &[-100.0, 0.0, 0.0, 0.0, 95.0]);
     let trained = trainyard(&["train", &job], 0);
     assert!(trained.contains("trained to step 26"), "{trained}");
     let logits = predicted(

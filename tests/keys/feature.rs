@@ -225,6 +225,32 @@ fn of_numbers() -> Vec<Row> {
             .fails("E1006"),
     );
     rows.push(of("feature.numeric.boundaries", bins).with("[-1.0, 0.5, 1.0]"));
+    let number = "kind = \"numeric\", column = \"r\", name = \"f\"";
+    rows.push(of("feature.numeric.encoding", number).with("\"periodic\""));
+    let waves = "kind = \"numeric\", column = \"r\", name = \"f\", encoding = \"periodic\", frequencies = 2, sigma = 0.5";
+    rows.push(of("feature.numeric.frequencies", waves).with("3"));
+    rows.push(of("feature.numeric.sigma", waves).with("2.0"));
+    rows.push(of("feature.numeric.encoding_units", waves).with("4"));
+    let shares = "kind = \"numeric\", column = \"r\", name = \"f\", boundaries = [-1.0, 0.0, 1.0], normalizer = \"quantile\"";
+    rows.push(
+        of(
+            "feature.numeric.normalizer",
+            "kind = \"numeric\", column = \"r\", name = \"f\"",
+        )
+        .set("feature.0.boundaries", "[-1.0, 0.0, 0.0, 1.0]")
+        .with("\"quantile\""),
+    );
+    rows.push(
+        of(
+            "feature.bucketized.normalizer",
+            "kind = \"bucketized\", column = \"x\", boundaries = [0.0], deep = true",
+        )
+        .with("\"quantile\"")
+        .fails("E1006"),
+    );
+    rows.push(of("feature.numeric.output_distribution", shares).with("\"normal\""));
+    let scores = format!("{shares}, output_distribution = \"normal\"");
+    rows.push(of("feature.numeric.output_distribution", &scores).with("\"uniform\""));
     let of_file = |row: Row| {
         row.by(ANALYZE_AND_TRAIN)
             .without("boundaries")

@@ -81,7 +81,7 @@ const ACTIVATIONS: [&str; 10] = [
     "linear",
 ];
 /// Features that ONNX can say: what they are, and how they feed the deep part.
-const FEATURES: [(&str, &str); 26] = [
+const FEATURES: [(&str, &str); 30] = [
     (
         r#"column = "age"; kind = "numeric"; normalizer = "standardize"; mean = 45.0; stddev = 15.0; default = 40.0"#,
         "true",
@@ -96,6 +96,22 @@ const FEATURES: [(&str, &str); 26] = [
     ),
     (
         r#"column = "income"; kind = "numeric"; encoding = "piecewise_linear"; normalizer = "log1p"; boundaries = [1, 9]; name = "income_line""#,
+        "true",
+    ),
+    (
+        r#"column = "income"; kind = "numeric"; normalizer = "quantile"; boundaries = [0, 0, 20, 100, 100, 100, 4000, 9000]; name = "income_share""#,
+        "true",
+    ),
+    (
+        r#"column = "pair"; kind = "numeric"; shape = 2; normalizer = "quantile"; output_distribution = "normal"; boundaries = [-1, -0.5, 0, 0, 1]; name = "pair_scores""#,
+        "true",
+    ),
+    (
+        r#"column = "pair"; kind = "numeric"; shape = 2; encoding = "periodic"; frequencies = 3; sigma = 0.5; encoding_units = 4; name = "pair_waves""#,
+        "true",
+    ),
+    (
+        r#"column = "age"; kind = "numeric"; normalizer = "standardize"; mean = 45.0; stddev = 15.0; default = 40.0; encoding = "periodic"; frequencies = 3; sigma = 0.3; name = "age_waves""#,
         "true",
     ),
     (

@@ -11,7 +11,9 @@ use trainyard_feature_column::FeatureColumns;
 use trainyard_input::{Batch, Cells, Dataset, FieldKind, Fraction, Schema};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_model_dir::{create_folder, write_atomically};
-use trainyard_run_config::{Analysis, AnalysisRule, FeatureConfig, FeatureKind, Job, Numbers};
+use trainyard_run_config::{
+    Analysis, AnalysisRule, BoundaryPurpose, FeatureConfig, FeatureKind, Job, Normalizer, Numbers,
+};
 
 use crate::arguments::JobArguments;
 use crate::init::quoted;
@@ -55,7 +57,7 @@ fn make(job: &Job, existing: Existing) -> Result<(), Diagnostic> {
     if files.is_empty() {
         let message = "nothing to make: no feature of the job has min_count or quantiles";
         return Err(Diagnostic::error(Code::E1005, message).help(
-            "give a vocabulary feature `file` and `min_count`, or a bucketized one `boundaries_file` and `quantiles`",
+            "give a vocabulary feature `file` and `min_count`, or a feature of numbers `boundaries_file` and `quantiles`",
         ));
     }
     let options = input_options(job, Part::TrainForEvaluation, Shard::WHOLE, None)?;
@@ -300,8 +302,7 @@ struct Bounded {
     name: String,
     file: PathBuf,
     quantiles: usize,
-    /// The least and the greatest number are boundaries, too.
-    has_ends: bool,
+    purpose: BoundaryPurpose,
     /// Place of its first number in a row, and their number.
     begin: usize,
     width: usize,
@@ -319,17 +320,21 @@ impl Bounds {
             rule,
         } in job.analyses()
         {
-            let AnalysisRule::Boundaries {
-                quantiles,
-                has_ends,
-            } = *rule
-            else {
+            let AnalysisRule::Boundaries { quantiles, purpose } = *rule else {
                 continue;
             };
             let feature = &job.features[*feature];
             let numbers = match &feature.kind {
                 FeatureKind::Bucketized { numbers, .. } | FeatureKind::Numeric(numbers) => {
+                    let normalizer = match purpose {
+                        BoundaryPurpose::Buckets | BoundaryPurpose::Bins => {
+                            numbers.normalizer.clone()
+                        }
+                        // They are what it is made of.
+                        BoundaryPurpose::Quantiles => Normalizer::None,
+                    };
                     Numbers {
+                        normalizer,
                         piecewise_linear: None,
                         ..numbers.clone()
                     }
@@ -348,7 +353,7 @@ impl Bounds {
                 name: feature.name.clone(),
                 file: file.clone(),
                 quantiles,
-                has_ends,
+                purpose,
                 begin: 0,
                 width: numbers.width,
                 sample: Sample::default(),
@@ -402,12 +407,12 @@ impl Bounds {
 
 fn file_of(file: &Path, features: &[&Bounded]) -> Result<Made, Diagnostic> {
     let mut content =
-        "# Boundaries of buckets, by the name of the feature. `trainyard analyze` has made them.\n"
+        "# Boundaries of buckets and bins, and quantiles, by the name of the feature. `trainyard analyze` has made them.\n"
             .to_owned();
     let mut told = String::new();
     let mut known: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
     for feature in features {
-        let found = boundaries(&feature.sample, feature.quantiles, feature.has_ends);
+        let found = boundaries(&feature.sample, feature.quantiles, feature.purpose);
         let name = feature.name.as_str();
         if found.is_empty() {
             let message = format!(

@@ -1,5 +1,7 @@
 //! Boundaries of buckets: quantiles of numbers, and of the distinct ones among them.
 
+use trainyard_run_config::BoundaryPurpose;
+
 /// Numbers that are kept. More of them are represented by a uniform sample.
 const KEPT_MAX: usize = 1 << 20;
 
@@ -47,9 +49,10 @@ impl Sample {
 
 /// Returns at most `most` boundaries, ascending: half of them are quantiles of the numbers, the others of the distinct ones. A
 /// number that is 0 in most records has few quantiles of records, and its other values are told apart by theirs. The least
-/// number is no boundary of buckets: nothing would be below it. With `has_ends`, it is one, and so is the greatest number. There is none
-/// if all numbers are one.
-pub(crate) fn boundaries(sample: &Sample, most: usize, has_ends: bool) -> Vec<f32> {
+/// number is no boundary of buckets: nothing would be below it. It is one of bins, and so is the greatest number.
+///
+/// Of the purpose `Quantiles`, they are `most` quantiles of the numbers. There is none if all numbers are one.
+pub(crate) fn boundaries(sample: &Sample, most: usize, purpose: BoundaryPurpose) -> Vec<f32> {
     let mut numbers = sample.kept.clone();
     numbers.sort_unstable_by(f32::total_cmp);
     let mut distinct = numbers.clone();
@@ -57,6 +60,10 @@ pub(crate) fn boundaries(sample: &Sample, most: usize, has_ends: bool) -> Vec<f3
     let [least, .., greatest] = distinct[..] else {
         return Vec::new();
     };
+    if purpose == BoundaryPurpose::Quantiles {
+        // More of them than numbers would be between numbers (`n_quantiles_` of scikit-learn).
+        return percentiles(&numbers, most.min(numbers.len()));
+    }
     let mut found = if distinct.len() - 1 <= most {
         distinct[1..].to_vec()
     } else {
@@ -66,12 +73,26 @@ pub(crate) fn boundaries(sample: &Sample, most: usize, has_ends: bool) -> Vec<f3
         found
     };
     found.retain(|boundary| *boundary > least);
-    if has_ends {
+    if purpose == BoundaryPurpose::Bins {
         found.extend([least, greatest]);
     }
     found.sort_unstable_by(f32::total_cmp);
     found.dedup();
     found
+}
+
+/// Returns `count` quantiles at equal steps from the least number to the greatest, linear between two numbers (method 7 of Hyndman and Fan
+/// 1996, which NumPy and R use).
+fn percentiles(sorted: &[f32], count: usize) -> Vec<f32> {
+    let last = sorted.len() - 1;
+    let quantile = |index: usize| {
+        let scaled = index * last;
+        let below = scaled / (count - 1);
+        let part = (scaled % (count - 1)) as f64 / (count - 1) as f64;
+        let [low, high] = [below, (below + 1).min(last)].map(|place| f64::from(sorted[place]));
+        (low + part * (high - low)) as f32
+    };
+    (0..count).map(quantile).collect()
 }
 
 /// Returns the numbers that begin each of `count + 1` equal parts, but the first.
@@ -87,17 +108,33 @@ mod tests {
     fn of(numbers: impl IntoIterator<Item = f32>, most: usize) -> Vec<f32> {
         let mut sample = Sample::default();
         numbers.into_iter().for_each(|number| sample.add(number));
-        boundaries(&sample, most, false)
+        boundaries(&sample, most, BoundaryPurpose::Buckets)
     }
 
     #[test]
     fn the_edges_of_bins_begin_with_the_least_number_and_end_with_the_greatest() {
         let mut sample = Sample::default();
         (0..100).for_each(|number| sample.add(number as f32));
-        assert_eq!(boundaries(&sample, 1, true), [0.0, 50.0, 99.0]);
+        assert_eq!(
+            boundaries(&sample, 1, BoundaryPurpose::Bins),
+            [0.0, 50.0, 99.0]
+        );
         let mut sample = Sample::default();
         [3.0, 1.0].into_iter().for_each(|number| sample.add(number));
-        assert_eq!(boundaries(&sample, 9, true), [1.0, 3.0]);
+        assert_eq!(boundaries(&sample, 9, BoundaryPurpose::Bins), [1.0, 3.0]);
+    }
+
+    #[test]
+    fn quantiles_of_the_records_go_from_the_least_number_to_the_greatest_with_equal_ones() {
+        let mut sample = Sample::default();
+        [3.0, 1.0, 2.0, 1.0, 1.0, 7.0]
+            .into_iter()
+            .for_each(|number| sample.add(number));
+        let of = |count| boundaries(&sample, count, BoundaryPurpose::Quantiles);
+        assert_eq!(of(2), [1.0, 7.0]);
+        assert_eq!(of(3), [1.0, 1.5, 7.0]);
+        assert_eq!(of(6), [1.0, 1.0, 1.0, 2.0, 3.0, 7.0]);
+        assert_eq!(of(99), of(6), "no more than numbers");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) enum ValueType {
 /// Source of the ids of a categorical feature. Numbers are fields of the batch.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    Bucketized(Bucketized),
+    Bucketized(Box<Bucketized>),
     Hashed {
         field: usize,
         values: ValueType,

@@ -244,7 +244,10 @@ fn categorical(
                 source,
                 boundaries: boundaries.clone(),
             };
-            (bucketized.buckets(), Source::Bucketized(bucketized))
+            (
+                bucketized.buckets(),
+                Source::Bucketized(Box::new(bucketized)),
+            )
         }
         FeatureKind::Hashed {
             column,

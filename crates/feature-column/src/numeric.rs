@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use trainyard_input::{Batch, Cells, FieldKind, Fraction, RowRule, Schema};
-use trainyard_run_config::{Bin, LOG_MIN, Normalizer, Numbers, Time};
+use trainyard_run_config::{Bin, LOG_MIN, Normalizer, Numbers, QuantileMap, Time};
 
 use crate::Error;
 
@@ -59,6 +59,8 @@ pub(crate) struct Source {
     numbers: Numbers,
     /// log1p of the integers from 0. Most numbers under log1p are small counts.
     logarithms: Arc<[f32]>,
+    /// Function of the normalizer `quantile`.
+    quantile_map: Option<Arc<QuantileMap>>,
 }
 
 impl Source {
@@ -91,7 +93,8 @@ impl Source {
             | Normalizer::SignedLog1p
             | Normalizer::Log
             | Normalizer::MinMax { .. }
-            | Normalizer::Standardize { .. } => Arc::from([]),
+            | Normalizer::Standardize { .. }
+            | Normalizer::Quantile { .. } => Arc::from([]),
         };
         Self {
             field,
@@ -99,6 +102,7 @@ impl Source {
             width: numbers.width,
             numbers: numbers.clone(),
             logarithms,
+            quantile_map: numbers.normalizer.quantile_map().map(Arc::new),
         }
     }
 
@@ -182,8 +186,11 @@ impl Source {
             Some([least, most]) => value.clamp(least, most),
             None => value,
         };
+        if let Some(map) = &self.quantile_map {
+            return map.of(value);
+        }
         match self.numbers.normalizer {
-            Normalizer::None => value,
+            Normalizer::None | Normalizer::Quantile { .. } => value,
             Normalizer::Log1p => {
                 let value = value.max(0.0);
                 match self.logarithms.get(value as usize) {
@@ -244,7 +251,7 @@ impl Numeric {
 #[cfg(test)]
 mod tests {
     use trainyard_input::Column;
-    use trainyard_run_config::{Operand, TimePart, TimeUnit};
+    use trainyard_run_config::{Operand, OutputDistribution, TimePart, TimeUnit};
 
     use super::*;
 
@@ -304,6 +311,23 @@ mod tests {
         };
         let values = made(log, vec![floats(&[1.0, 0.0, -3.0])]).expect("numbers");
         assert_eq!(values, [0.0, LOG_MIN.ln(), LOG_MIN.ln()]);
+    }
+
+    #[test]
+    fn a_number_under_quantiles_is_clipped_before() {
+        let quantiles = Numbers {
+            clip: Some([0.0, 3.0]),
+            normalizer: Normalizer::Quantile {
+                quantiles: vec![0.0, 2.0, 4.0],
+                output_distribution: OutputDistribution::Uniform,
+            },
+            ..numbers()
+        };
+        let values = vec![floats(&[-1.0, 1.0, 2.0, 9.0])];
+        assert_eq!(
+            made(quantiles, values).expect("numbers"),
+            [0.0, 0.25, 0.5, 0.75]
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use trainyard_tensor::{VectorColumns, for_rows, gather, join, scatter_add, threa
 use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
 use crate::VariableScope;
+use crate::periodic::Periodic;
 use crate::regularizer::add_penalty;
 use crate::table::{self, access};
 
@@ -23,6 +24,8 @@ const PART_ROWS_MIN: usize = 64;
 pub(crate) enum Piece {
     /// Numbers of [`Features::numbers`]: first column and width.
     Numbers(usize, usize),
+    /// A periodic embedding of such numbers.
+    Periodic(Periodic),
     /// Indicator: index of the ids, and number of ids. Each id has one column with its count or summed weight.
     Indicator(usize, usize),
     /// A learned vector per id, combined over the ids of a row.
@@ -62,7 +65,7 @@ impl Piece {
         match self {
             Self::Embedding(lookup) => Some((lookup, 1)),
             Self::History(lookup, slots) => Some((lookup, slots.count)),
-            Self::Numbers(..) | Self::Indicator(..) => None,
+            Self::Numbers(..) | Self::Periodic(_) | Self::Indicator(..) => None,
         }
     }
 }
@@ -149,11 +152,24 @@ fn pieces(
     let mut named = Vec::new();
 
     for column in columns.numeric.iter().filter(|column| column.deep) {
+        let place = [column.begin, column.width];
+        let (piece, size) = match column.numbers.periodic {
+            None => (Piece::Numbers(column.begin, column.width), column.width),
+            Some(config) => {
+                let of_part = VariableScope {
+                    name: scope,
+                    optimizer_group,
+                };
+                let periodic = Periodic::new(&column.name, place, config, of_part, variables);
+                let size = periodic.size();
+                (Piece::Periodic(periodic), size)
+            }
+        };
         named.push(NamedPiece {
             feature: column.name.clone(),
             column: column.name.clone(),
-            piece: Piece::Numbers(column.begin, column.width),
-            size: column.width,
+            piece,
+            size,
         });
     }
     for (place, column) in columns.categorical.iter().enumerate() {
@@ -304,11 +320,14 @@ impl InputLayer {
         self.width
     }
 
-    /// Returns the output columns from the first to the last trainable embedding, whose gradient
-    /// [`InputLayer::backward`] reads. The range is empty if no piece is trainable.
+    /// Returns the output columns from the first to the last piece that is trainable, whose gradient
+    /// [`InputLayer::backward`] reads. The range is empty if there is none.
     pub fn learned(&self) -> Range<usize> {
         let learned = || {
             self.pieces.iter().filter_map(|(begin, piece)| {
+                if let Piece::Periodic(periodic) = piece {
+                    return Some(*begin..begin + periodic.size());
+                }
                 let (lookup, vectors) = piece.lookup().filter(|(lookup, _)| lookup.trainable)?;
                 Some(*begin..begin + vectors * lookup.dimension)
             })
@@ -395,6 +414,14 @@ impl InputLayer {
                         .copy_from_slice(&features.numbers[row * numbers + from..][..*width]);
                 });
             }
+            Piece::Periodic(periodic) => {
+                let numbers = features.numbers.len() / features.rows;
+                rows.for_each(|(out, row)| {
+                    let numbers = &features.numbers[row * numbers + periodic.begin..];
+                    let size = periodic.size();
+                    periodic.forward(&numbers[..periodic.numbers], values, &mut out[..size]);
+                });
+            }
             Piece::Indicator(feature, buckets) => {
                 let ids = &features.ids[*feature];
                 rows.for_each(|(out, row)| {
@@ -451,7 +478,7 @@ impl InputLayer {
         }
     }
 
-    /// Adds the gradients of the tables, given the gradient of the output. Columns outside of [`InputLayer::learned`]
+    /// Adds the gradients of the variables, given the gradient of the output. Columns outside of [`InputLayer::learned`]
     /// are not read.
     pub fn backward(
         &self,
@@ -466,6 +493,18 @@ impl InputLayer {
             delta,
         };
         self.scatter(&self.tables, &output, 0, gradients);
+        for (begin, piece) in &self.pieces {
+            let Piece::Periodic(periodic) = piece else {
+                continue;
+            };
+            let numbers = features.numbers.len().checked_div(features.rows);
+            let numbers = features.numbers.chunks_exact(numbers.unwrap_or(1).max(1));
+            for (delta, numbers) in delta.chunks_exact(self.width).zip(numbers) {
+                let numbers = &numbers[periodic.begin..][..periodic.numbers];
+                let delta = &delta[*begin..][..periodic.size()];
+                periodic.backward(numbers, values, delta, gradients);
+            }
+        }
     }
 
     /// Adds the gradients of some tables. `gradients` holds those of the variables from `from` on.
@@ -496,7 +535,7 @@ impl InputLayer {
                     Piece::History(lookup, slots) => {
                         self.scatter_history(lookup, *slots, *begin, output, gradient);
                     }
-                    Piece::Numbers(..) | Piece::Indicator(..) => {}
+                    Piece::Numbers(..) | Piece::Periodic(_) | Piece::Indicator(..) => {}
                 }
             }
             let read = &output.values[table.variable];

@@ -25,6 +25,7 @@ mod network;
 mod network_model;
 mod onnx;
 mod onnx_limits;
+mod periodic;
 mod records;
 mod regularizer;
 mod saved_model;

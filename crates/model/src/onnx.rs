@@ -11,6 +11,8 @@ mod inputs;
 mod layers;
 mod lookup;
 mod parts;
+mod periodic;
+mod quantile;
 mod rows;
 
 use std::collections::BTreeMap;

@@ -13,6 +13,8 @@ mod inputs;
 mod layers;
 mod lookup;
 mod parts;
+mod periodic;
+mod quantile;
 
 use std::collections::BTreeMap;
 

@@ -19,13 +19,24 @@ pub enum AnalysisRule {
         /// Occurrences, at least 1.
         min_count: u64,
     },
-    /// Quantiles of the records, and of the distinct numbers.
+    /// Numbers that divide those of the records.
     Boundaries {
         /// Most boundaries, at least 1.
         quantiles: usize,
-        /// The least and the greatest number are boundaries, besides.
-        has_ends: bool,
+        /// What they divide the numbers into.
+        purpose: BoundaryPurpose,
     },
+}
+
+/// Purpose of boundaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundaryPurpose {
+    /// Buckets: quantiles of the records, and of the distinct numbers.
+    Buckets,
+    /// Bins of an encoding: the same, and the least and the greatest number besides.
+    Bins,
+    /// Quantiles of the records alone, from the least number to the greatest, equal ones as often as they occur.
+    Quantiles,
 }
 
 /// A file that is made for a feature.

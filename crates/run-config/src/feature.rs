@@ -4,7 +4,7 @@ use serde::Serialize;
 use trainyard_variable::Initializer;
 use trainyard_vocabulary::Words;
 
-use crate::TimeUnit;
+use crate::{OutputDistribution, QuantileMap, TimeUnit};
 
 /// One `[[feature]]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -128,7 +128,7 @@ impl Combiner {
 }
 
 /// Transformations of a numeric column.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalizer {
     /// The number itself.
@@ -153,6 +153,27 @@ pub enum Normalizer {
         /// Divisor; not 0.
         stddev: f32,
     },
+    /// The place among quantiles of the training records: [`QuantileMap`].
+    Quantile {
+        /// Numbers below which equal shares of the training records are, from the least one to the greatest: ascending, at least 2, of
+        /// which two differ.
+        quantiles: Vec<f32>,
+        /// Distribution of the results.
+        output_distribution: OutputDistribution,
+    },
+}
+
+impl Normalizer {
+    /// Returns the function of the normalizer `quantile`.
+    pub fn quantile_map(&self) -> Option<QuantileMap> {
+        match self {
+            Self::Quantile {
+                quantiles,
+                output_distribution,
+            } => Some(QuantileMap::new(quantiles, *output_distribution)),
+            _ => None,
+        }
+    }
 }
 
 /// Least argument of the logarithm in [`Normalizer::Log`]. It replaces all numbers below it.
@@ -179,6 +200,9 @@ pub struct Numbers {
     /// Edges of the bins of the piecewise linear encoding, strictly ascending, at least 2; absent = a number stays one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub piecewise_linear: Option<Vec<f32>>,
+    /// Periodic embedding of the numbers in the deep part; absent = none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<PeriodicConfig>,
     /// Values that replace a missing field, of the other column too, `width` of them; absent = a missing value is a bad
     /// row.
     pub default: Option<Vec<f32>>,
@@ -195,6 +219,7 @@ impl Numbers {
             clip: None,
             normalizer: Normalizer::None,
             piecewise_linear: None,
+            periodic: None,
             default: None,
         }
     }
@@ -221,6 +246,17 @@ impl Numbers {
             },
         })
     }
+}
+
+/// Periodic embedding of a number (Gorishniy et al. 2022).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PeriodicConfig {
+    /// Sines, and as many cosines, at least 1.
+    pub frequencies: usize,
+    /// Standard deviation of the first coefficients, above 0.
+    pub sigma: f32,
+    /// Outputs of the dense layer under ReLU that follows; absent = there is none.
+    pub units: Option<usize>,
 }
 
 /// A bin of the piecewise linear encoding. The first one has no least value, and the last one no greatest.

@@ -19,13 +19,14 @@ mod metric;
 mod model;
 mod own_files;
 mod params;
+mod quantile;
 mod reader;
 mod schema;
 mod section;
 mod without_effect;
 
 pub use agreement::Agreement;
-pub use analysis::{Analysis, AnalysisRule};
+pub use analysis::{Analysis, AnalysisRule, BoundaryPurpose};
 pub use feature::*;
 pub use files::{
     Ambiguous, ambiguous_files, expand_files, files_in_both, identity, resolve_files, resolve_path,
@@ -36,6 +37,10 @@ pub use keys::keys;
 pub use local_dir::default_logs_dir;
 pub use model::*;
 pub use params::{ParamError, Params};
+pub use quantile::{
+    CENTER, CENTER_MAX, CENTER_SQUARE, OutputDistribution, QuantileMap, Rational, SHARE_MIN,
+    Segment, Step, TAIL, TAIL_BEGIN,
+};
 pub use schema::schema;
 pub use section::eval::EvalSpec;
 pub use section::evaluation::EvaluationConfig;

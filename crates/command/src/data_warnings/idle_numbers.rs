@@ -78,6 +78,14 @@ fn one_number(numbers: &Numbers) -> Option<String> {
             "clip makes {least} of all values of `time`, which are below 24"
         ));
     }
+    if let Normalizer::Quantile { quantiles, .. } = &numbers.normalizer {
+        let (first, last) = (quantiles.first()?, quantiles.last()?);
+        return (most <= *first || least >= *last).then(|| {
+            format!(
+                "its numbers are from {least} to {most}, by time and clip, and the quantiles of its normalizer from {first} to {last}"
+            )
+        });
+    }
     let bound = match numbers.normalizer {
         Normalizer::Log1p => 0.0,
         Normalizer::Log => LOG_MIN,
@@ -92,7 +100,7 @@ fn one_number(numbers: &Numbers) -> Option<String> {
 
 /// Says why all numbers are in one bucket.
 fn one_bucket(numbers: &Numbers, boundaries: &[f32]) -> Option<String> {
-    let [least, most] = settled(numbers)?.map(|number| normalized(numbers.normalizer, number));
+    let [least, most] = settled(numbers)?.map(|number| normalized(&numbers.normalizer, number));
     let (first, last) = (boundaries.first()?, boundaries.last()?);
     (most < *first || least >= *last).then(|| {
         format!(
@@ -101,14 +109,16 @@ fn one_bucket(numbers: &Numbers, boundaries: &[f32]) -> Option<String> {
     })
 }
 
-fn normalized(normalizer: Normalizer, number: f32) -> f32 {
-    match normalizer {
+fn normalized(normalizer: &Normalizer, number: f32) -> f32 {
+    match *normalizer {
         Normalizer::None => number,
         Normalizer::Log1p => number.max(0.0).ln_1p(),
         Normalizer::SignedLog1p => number.abs().ln_1p().copysign(number),
         Normalizer::Log => number.max(LOG_MIN).ln(),
         Normalizer::MinMax { min, max } => (number - min) / (max - min),
         Normalizer::Standardize { mean, stddev } => (number - mean) / stddev,
+        // No feature with buckets has it.
+        Normalizer::Quantile { .. } => number,
     }
 }
 
@@ -177,6 +187,16 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
         None => least,
     };
     match numbers.normalizer {
+        Normalizer::Quantile { ref quantiles, .. } => {
+            let (first, last) = (quantiles.first()?, quantiles.last()?);
+            let is_outside = most <= f64::from(*first) || least >= f64::from(*last);
+            is_outside.then(|| {
+                warning(
+                    format!("{range}, and the quantiles of its normalizer are from {first} to {last}: all of them are at one end"),
+                    "correct the feature's boundaries, or make them again from the training data with `trainyard analyze`",
+                )
+            })
+        }
         Normalizer::Log1p | Normalizer::Log if least_kept < 0.0 => Some(warning(
             format!("{range}, and its logarithm makes one number of all that are below 0"),
             "choose another normalizer, as standardize, unless the numbers below 0 mean the same",
@@ -214,7 +234,7 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
 #[cfg(test)]
 mod tests {
     use trainyard_input::{Cell, Profile, TimeUnit, Value};
-    use trainyard_run_config::Time;
+    use trainyard_run_config::{OutputDistribution, Time};
 
     use super::*;
 
@@ -255,8 +275,12 @@ mod tests {
                 min: 101.0,
                 max: 200.0,
             },
+            Normalizer::Quantile {
+                quantiles: vec![100.0, 200.0],
+                output_distribution: OutputDistribution::Uniform,
+            },
         ] {
-            let found = told(|numbers| numbers.normalizer = normalizer);
+            let found = told(|numbers| numbers.normalizer = normalizer.clone());
             assert!(found.is_some(), "{normalizer:?}");
         }
         for (mean, stddev) in [(1e6, 30.0), (45.0, 0.1), (45.0, 1e5)] {

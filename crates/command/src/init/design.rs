@@ -74,6 +74,17 @@ impl Family {
     }
 }
 
+/// How numbers feed a factorized model, besides the embeddings of their buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NumberEncoding {
+    /// As one number, by its logarithm or its deviations from the mean.
+    Scaled,
+    /// As the normal score of its share of the records.
+    Quantile,
+    /// As the filled share of each bin between the boundaries of its buckets.
+    PiecewiseLinear,
+}
+
 /// The model of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Design {
@@ -86,6 +97,7 @@ pub(crate) struct Design {
     pub(crate) dropout: f64,
     /// Learning rate of Adam in a factorized model.
     pub(crate) learning_rate: f64,
+    pub(crate) numbers: NumberEncoding,
 }
 
 impl Design {
@@ -95,6 +107,7 @@ impl Design {
             dimension: DIMENSION,
             penalty: 0.0,
             dropout: 0.0,
+            numbers: NumberEncoding::Scaled,
             learning_rate: match family {
                 Family::Linear => LINEAR_LEARNING_RATE,
                 Family::Fm => FM_LEARNING_RATE,
@@ -165,6 +178,11 @@ impl Design {
         if self.dropout > 0.0 {
             text += &format!(", dropout {}", self.dropout);
         }
+        match self.numbers {
+            NumberEncoding::Scaled => {}
+            NumberEncoding::Quantile => text += ", numbers as quantiles",
+            NumberEncoding::PiecewiseLinear => text += ", numbers piecewise linear",
+        }
         if self.learning_rate != rules.learning_rate {
             text += &format!(", learning rate {}", self.learning_rate);
         }
@@ -218,11 +236,12 @@ mod tests {
             dropout: 0.5,
             penalty: PENALTY,
             learning_rate: 0.003,
+            numbers: NumberEncoding::Quantile,
             ..Design::of(Family::DeepFm)
         };
         assert_eq!(
             design.describe(Shape::Factorized, 256),
-            "deepfm, l2 1e-4, dropout 0.5, learning rate 0.003"
+            "deepfm, l2 1e-4, dropout 0.5, numbers as quantiles, learning rate 0.003"
         );
         assert_eq!(
             Design::of(Family::Linear).describe(Shape::Factorized, 256),

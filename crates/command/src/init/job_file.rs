@@ -10,7 +10,7 @@ use trainyard_input::{Decimal, Profile, TextEncoding, TextStyle};
 use trainyard_storage::is_remote;
 
 use super::beside;
-use super::design::{Design, Family, LEARNING_RATE};
+use super::design::{Design, Family, LEARNING_RATE, NumberEncoding};
 use super::plan::{FeaturePlan, Kind, Plan, SMALL_ROWS, Scale, Shape, Task, mean, rounded};
 use super::source::Source;
 use super::split::Parts;
@@ -108,6 +108,11 @@ fn float(number: f64) -> String {
         // With an exponent, where it is large.
         format!("{number:?}")
     }
+}
+
+fn floats(numbers: &[f64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(|number| float(*number)).collect();
+    numbers.join(", ")
 }
 
 /// Returns a path that means the same in every working folder.
@@ -358,16 +363,39 @@ impl JobFile<'_> {
                 scale,
                 default,
                 boundaries,
+                bins,
+                quantiles,
                 ids,
             } => {
                 let _ = writeln!(text, "[[feature]]\ncolumn = {column}\nkind = \"numeric\"");
                 if *width > 1 {
                     let _ = writeln!(text, "shape = {width}");
                 }
-                match scale {
-                    Scale::None => {}
-                    Scale::Log1p => text.push_str("normalizer = \"log1p\"\n"),
-                    Scale::Standardize { mean, stddev } => {
+                let encoding = if self.is_factorized() && !bins.is_empty() {
+                    self.design.numbers
+                } else {
+                    NumberEncoding::Scaled
+                };
+                match (encoding, scale) {
+                    (NumberEncoding::Quantile, _) => {
+                        let _ = writeln!(
+                            text,
+                            "normalizer = \"quantile\"             # its share of the records, as a normal score\noutput_distribution = \"normal\"\nboundaries = [{}]   # hundredths of the records",
+                            floats(quantiles)
+                        );
+                    }
+                    (NumberEncoding::PiecewiseLinear, _) => {
+                        let _ = writeln!(
+                            text,
+                            "encoding = \"piecewise_linear\"       # the filled share of each bin\nboundaries = [{}]",
+                            floats(bins)
+                        );
+                    }
+                    (NumberEncoding::Scaled, Scale::None) => {}
+                    (NumberEncoding::Scaled, Scale::Log1p) => {
+                        text.push_str("normalizer = \"log1p\"\n");
+                    }
+                    (NumberEncoding::Scaled, Scale::Standardize { mean, stddev }) => {
                         let mean = float(*mean);
                         let stddev = float(*stddev);
                         let _ = writeln!(
@@ -385,8 +413,6 @@ impl JobFile<'_> {
                 let default = default.unwrap_or_default();
                 text.push_str(&default);
                 if has_buckets && !boundaries.is_empty() {
-                    let boundaries: Vec<String> =
-                        boundaries.iter().map(|boundary| float(*boundary)).collect();
                     let (of, deep) = if self.is_factorized() {
                         let of = "quantiles of the records and of the distinct values";
                         (of, format!("{{ embedding = {dimension_of_all} }}"))
@@ -396,7 +422,7 @@ impl JobFile<'_> {
                     let _ = write!(
                         text,
                         "[[feature]]\ncolumn = {column}\nkind = \"bucketized\"\nboundaries = [{}]   # {of}\n{default}{}",
-                        boundaries.join(", "),
+                        floats(boundaries),
                         self.feeds(&deep)
                     );
                 }

@@ -85,6 +85,7 @@ impl Bench<'_> {
             factorized: self.plan.shape == Shape::Factorized || self.factorized.is_some(),
             samples_a_part: self.sample.is_part,
             further_kinds: self.further_kinds,
+            has_numbers: self.factorized.unwrap_or(self.plan).has_ranges(),
             one_logit: !matches!(self.plan.label.task, Task::Classes { .. }),
             doubts,
         };

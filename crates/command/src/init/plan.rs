@@ -164,6 +164,12 @@ impl Plan {
             .any(|feature| !matches!(feature.kind, Kind::Numeric { .. }))
     }
 
+    /// Returns whether any number has a range that buckets divide.
+    pub(super) fn has_ranges(&self) -> bool {
+        let mut kinds = self.features.iter().map(|feature| &feature.kind);
+        kinds.any(|kind| matches!(kind, Kind::Numeric { bins, .. } if !bins.is_empty()))
+    }
+
     /// Counts the features by kind, for a message.
     pub(super) fn features_told(&self) -> String {
         let count = |is: fn(&Kind) -> bool| {

@@ -1,11 +1,11 @@
 //! Search for the model of a job: which candidate is trained next, for how long, and which one has won. It is greedy: first the kind
-//! of model, then what each doubtful column is, then learning rate, penalty and dimension, each on the best so far, and with more time
+//! of model, then what each doubtful column is, then learning rate, penalty, encoding of numbers and dimension, each on the best so far, and with more time
 //! than usual further kinds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::design::{DIMENSION, Design, Family, LAYERS_PENALTY, PENALTY};
+use super::design::{DIMENSION, Design, Family, LAYERS_PENALTY, NumberEncoding, PENALTY};
 use super::plan::{Reading, Shape};
 
 /// Least time that a candidate is worth.
@@ -60,6 +60,8 @@ pub(crate) struct Space {
     pub(crate) further_kinds: bool,
     /// The label has one logit, as products of embeddings do.
     pub(crate) one_logit: bool,
+    /// There are numbers with buckets, which may have other encodings.
+    pub(crate) has_numbers: bool,
     pub(crate) doubts: Vec<Doubt>,
 }
 
@@ -120,6 +122,7 @@ enum Axis {
     Column(usize),
     LearningRate,
     Penalty,
+    Numbers,
     Dimension,
     /// Kinds of models that are not among the first.
     FurtherKinds,
@@ -163,6 +166,9 @@ impl Search {
                 axes.push_front(Axis::AllColumns);
                 axes.extend((0..count).map(Axis::Column));
             }
+        }
+        if space.has_numbers {
+            axes.push_back(Axis::Numbers);
         }
         axes.push_back(Axis::Dimension);
         if space.further_kinds {
@@ -374,6 +380,9 @@ impl Search {
                         ..design
                     })
                 })
+                .to_vec(),
+            Axis::Numbers => [NumberEncoding::Quantile, NumberEncoding::PiecewiseLinear]
+                .map(|numbers| with(Design { numbers, ..design }))
                 .to_vec(),
             Axis::FurtherKinds => [Family::FinalMlp, Family::Dlrm, Family::MaskNet]
                 .map(|family| with(design.as_layers(family)))

@@ -1,6 +1,7 @@
 //! AutoInt (Song et al. 2019, "AutoInt: Automatic Feature Interaction Learning via Self-Attentive Neural Networks").
 //!
-//! Each feature is a vector: an embedding, a learned vector times a number, or the product of an indicator and a kernel. A
+//! Each feature is a vector: an embedding, a learned vector times a number, or the product of an indicator, or of the periodic embedding
+//! of a number, and a kernel. A
 //! layer is multi-head self-attention over the vectors, plus a product of each vector and a kernel, under an activation. The
 //! logits are a product of all vectors of the last layer, and with hidden layers also those of a tower over the input
 //! (AutoInt+).
@@ -54,6 +55,15 @@ fn fields(builder: &mut Builder<'_>) -> Result<Vectors, Error> {
                 let scaled = Layer::Scale(scale);
                 values.push(builder.add(&scope, scaled, &[numbers], width * dimension));
                 count += width;
+            }
+            Piece::Periodic(periodic) => {
+                let mut named = builder.columns.numeric.iter();
+                let column = named.find(|column| column.begin == periodic.begin);
+                let scope = format!("autoint/{}", column.map_or("", |column| &column.name));
+                let columns = *begin..begin + periodic.size();
+                let embedding = builder.input_columns(&scope, std::iter::once(columns));
+                values.push(builder.product(&scope, embedding, 1, dimension));
+                count += 1;
             }
             Piece::Indicator(feature, buckets) => {
                 let scope = format!("autoint/{}", builder.columns.categorical[*feature].name);

@@ -96,8 +96,11 @@ impl Builder<'_> {
                 [],
             );
         }
+        if let Some(map) = numbers.normalizer.quantile_map() {
+            return self.quantile(scope, &value, &map);
+        }
         match numbers.normalizer {
-            Normalizer::None => value,
+            Normalizer::None | Normalizer::Quantile { .. } => value,
             Normalizer::Standardize { mean, stddev } => {
                 let mean = graph.floats(&format!("{scope}/mean"), &[1], &[mean]);
                 let stddev = graph.floats(&format!("{scope}/stddev"), &[1], &[stddev]);

@@ -87,7 +87,7 @@ impl Builder<'_> {
         self.graph.node("Gather", name, &[input, &columns], [axis])
     }
 
-    fn reshaped(&mut self, name: &str, input: &Name, shape: &[usize]) -> Name {
+    pub(super) fn reshaped(&mut self, name: &str, input: &Name, shape: &[usize]) -> Name {
         let shape: Vec<i64> = [-1]
             .into_iter()
             .chain(shape.iter().map(|size| *size as i64))
@@ -96,7 +96,7 @@ impl Builder<'_> {
         self.graph.node("Reshape", name, &[input, &shape], [])
     }
 
-    fn transposed(&mut self, name: &str, input: &Name, order: &[i64]) -> Name {
+    pub(super) fn transposed(&mut self, name: &str, input: &Name, order: &[i64]) -> Name {
         let order = attribute("perm", Attribute::Ints(order.to_vec()));
         self.graph.node("Transpose", name, &[input], [order])
     }

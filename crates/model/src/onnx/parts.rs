@@ -73,6 +73,7 @@ impl Builder<'_> {
         for (_, piece) in &deep.input.pieces {
             let value = match piece {
                 Piece::Numbers(begin, _) => self.numbers_at(*begin),
+                Piece::Periodic(periodic) => self.periodic(periodic),
                 Piece::Indicator(feature, _) => {
                     let bag = self.bag(*feature);
                     self.indicator(
@@ -130,7 +131,7 @@ impl Builder<'_> {
     }
 
     /// Returns the numbers of the feature whose first column in a row this is.
-    fn numbers_at(&mut self, begin: usize) -> Name {
+    pub(super) fn numbers_at(&mut self, begin: usize) -> Name {
         let columns = &self.canned.records.columns.numeric;
         let feature = columns.iter().position(|column| column.begin == begin);
         self.numbers(feature.expect("numbers belong to a feature"))

@@ -84,6 +84,7 @@ impl Builder<'_> {
                 }
             };
         }
+        let map = numbers.normalizer.quantile_map();
         let graph = &mut *self.graph;
         if let Some([least, most]) = numbers.clip {
             let least = graph.float(least);
@@ -91,8 +92,11 @@ impl Builder<'_> {
             value = graph.binary(Binary::Maximum, &name("from_least"), &value, &least);
             value = graph.binary(Binary::Minimum, &name("clipped"), &value, &most);
         }
+        if let Some(map) = map {
+            return self.quantile(&scope, &value, numbers.width, &map);
+        }
         match numbers.normalizer {
-            Normalizer::None => value,
+            Normalizer::None | Normalizer::Quantile { .. } => value,
             Normalizer::Standardize { mean, stddev } => {
                 let mean = graph.float(mean);
                 let stddev = graph.float(stddev);

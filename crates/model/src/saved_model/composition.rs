@@ -86,7 +86,7 @@ impl Builder<'_> {
         self.graph.gather_columns(name, input, &columns)
     }
 
-    fn reshaped(&mut self, name: &str, input: &Edge, shape: &[usize]) -> Edge {
+    pub(super) fn reshaped(&mut self, name: &str, input: &Edge, shape: &[usize]) -> Edge {
         let shape: Vec<i64> = [-1]
             .into_iter()
             .chain(shape.iter().map(|size| *size as i64))

@@ -74,6 +74,7 @@ impl Builder<'_> {
         for (_, piece) in &deep.input.pieces {
             pieces.push(match piece {
                 Piece::Numbers(begin, _) => self.numbers_at(*begin),
+                Piece::Periodic(periodic) => self.periodic(periodic),
                 Piece::Indicator(feature, _) => {
                     let bag = self.bag(*feature);
                     let column = &canned.records.columns.categorical[*feature];
@@ -115,7 +116,7 @@ impl Builder<'_> {
     }
 
     /// Returns the numbers of the feature whose first column in a row this is.
-    fn numbers_at(&mut self, begin: usize) -> Edge {
+    pub(super) fn numbers_at(&mut self, begin: usize) -> Edge {
         let columns = &self.canned.records.columns.numeric;
         let feature = columns.iter().position(|column| column.begin == begin);
         self.numbers(feature.expect("numbers belong to a feature"))

@@ -253,6 +253,14 @@ fn read(
     let kinds = kinds?;
     let (wide, deep) = parts?;
     columns?;
+    if let FeatureKeys::Numeric(_, encoding, _) = &keys
+        && encoding.is_periodic()
+        && model.is_some()
+        && deep.is_none()
+    {
+        let why = "where the feature feeds no deep part: the linear part has the number itself";
+        warn_of_key(section, "encoding", why);
+    }
     let features = kinds.into_iter().enumerate().map(|(place, kind)| {
         let name = own.name.as_ref().and_then(|names| names.get(place)).cloned();
         // Several numbers in a field need a separator.
@@ -448,17 +456,18 @@ fn of_columns(
     match keys {
         FeatureKeys::Numeric(keys, encoding, bounds) => {
             let numbers = keys.numbers(section);
-            let piecewise_linear = bounds.encoding(section, encoding)?;
-            let numbers = Numbers {
-                piecewise_linear,
-                ..numbers?
-            };
+            // Mistakes about boundaries are reported with those about numbers.
+            let read = numbers.clone().unwrap_or_else(|| keys.stand_in());
+            let bounded = bounds.numeric(section, encoding, read);
+            numbers?;
+            let numbers = bounded?;
             let numeric = |column| FeatureKind::Numeric(with_column(&numbers, column));
             Some(columns.map(numeric).collect())
         }
         FeatureKeys::Bucketized(keys, bounds) => {
             let numbers = keys.numbers(section);
-            let boundaries = bounds.listed(section)?;
+            let read = numbers.clone().unwrap_or_else(|| keys.stand_in());
+            let boundaries = bounds.bucketized(section, &read)?;
             let numbers = numbers?;
             let bucketized = |column| FeatureKind::Bucketized {
                 numbers: with_column(&numbers, column),

@@ -1617,6 +1617,24 @@ fn warnings_of(changes: &[&str]) -> Vec<String> {
 }
 
 #[test]
+fn a_periodic_encoding_is_warned_of_where_the_feature_feeds_no_deep_part() {
+    let of = |deep: &str| {
+        let number = "column = \"x\", kind = \"numeric\", encoding = \"periodic\", wide = true";
+        let feature = format!(
+            "feature=[{{ {number}, deep = {deep} }}, {{ column = \"z\", kind = \"numeric\" }}]"
+        );
+        let linear_and_deep = "model.kind=\"dnn_linear_combined_classifier\"";
+        warnings_of(&[&feature, linear_and_deep])
+    };
+    let is_told = |warnings: &[String]| {
+        let mut warnings = warnings.iter();
+        warnings.any(|warning| warning.contains("`encoding`") && warning.contains("does nothing"))
+    };
+    assert!(is_told(&of("false")));
+    assert!(!is_told(&of("true")));
+}
+
+#[test]
 fn steps_after_the_end_and_bounds_that_nothing_exceeds_are_warned_of() {
     let eval = "input.eval.files=[\"eval.csv\"]";
     let plateau = |keys: &str| format!("train.reduce_on_plateau={{ {keys} }}");

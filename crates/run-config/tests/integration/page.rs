@@ -519,6 +519,11 @@ fn the_defaults_that_the_page_states_are_those_of_the_reader() {
             "[train]",
             "hidden_units = [4]\n[[model.attention]]\nhistory = \"seen\"\ntarget = \"item\"\n[train]",
         ),
+        job_of(
+            "linear_regressor",
+            "csv",
+            "column = \"age\"\nkind = \"numeric\"\nencoding = \"periodic\"\nnormalizer = \"quantile\"\nboundaries = [0, 1]",
+        ),
         job_of("linear_classifier", "libsvm", LIBSVM),
         job_of("ple", "csv", "column = \"age\"\nkind = \"numeric\"")
             .replace("label = ", "# label = ")

@@ -29,6 +29,9 @@ const DECILES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 /// number that is 0 in most records has few quantiles of records, and its other values are told apart by theirs.
 const PARTS: usize = 21;
 
+/// Steps between quantiles of the records.
+const PERCENTILES: usize = 100;
+
 /// Most distinct whole numbers that have a bucket each.
 const EXACT_VALUES_MAX: usize = 256;
 
@@ -96,6 +99,10 @@ pub(crate) enum Kind {
         scale: Scale,
         default: Option<f64>,
         boundaries: Vec<f64>,
+        /// Boundaries of the bins of a piecewise linear encoding: the least number, those of the buckets, and the greatest number.
+        bins: Vec<f64>,
+        /// Quantiles of the records, from the least number to the greatest; empty where there are no bins.
+        quantiles: Vec<f64>,
         /// Buckets of its values as ids, if they may be names.
         ids: Option<u64>,
     },
@@ -192,6 +199,8 @@ impl FeaturePlan {
                 scale: Scale::None,
                 default: None,
                 boundaries: Vec::new(),
+                bins: Vec::new(),
+                quantiles: Vec::new(),
                 ids: None,
             };
             let note = format!("{} numbers in each record", column.lengths.0);
@@ -497,6 +506,8 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
             scale: Scale::None,
             default: None,
             boundaries: Vec::new(),
+            bins: Vec::new(),
+            quantiles: Vec::new(),
             ids: None,
         };
     };
@@ -526,13 +537,45 @@ fn number(column: &ColumnProfile, coverage: Coverage, shape: Shape) -> Kind {
     if is_flag && column.distinct() <= 2 {
         boundaries.clear();
     }
+    let (bins, quantiles) = match shape {
+        Shape::WideAndDeep => (Vec::new(), Vec::new()),
+        Shape::Factorized => (bins(&boundaries, numbers), percentiles(column)),
+    };
     Kind::Numeric {
         width: 1,
         scale,
         default,
         boundaries,
+        bins,
+        quantiles,
         ids,
     }
+}
+
+/// Returns the boundaries of bins, which differ in 32 bits; none where there are no buckets.
+fn bins(boundaries: &[f64], numbers: &Numbers) -> Vec<f64> {
+    if boundaries.is_empty() {
+        return Vec::new();
+    }
+    let ends = [numbers.min, numbers.max];
+    let mut bins: Vec<f64> = boundaries.iter().copied().chain(ends).collect();
+    bins.sort_unstable_by(f64::total_cmp);
+    bins.dedup_by_key(|bin| *bin as f32);
+    bins
+}
+
+/// Returns the quantiles of hundredths of the records, in ascending order, with the least and the greatest number.
+fn percentiles(column: &ColumnProfile) -> Vec<f64> {
+    let shares: Vec<f64> = (0..=PERCENTILES)
+        .map(|part| part as f64 / PERCENTILES as f64)
+        .collect();
+    let mut quantiles = column.quantiles(&shares);
+    if let [first, .., last] = quantiles.as_mut_slice() {
+        *first = column.numbers.min;
+        *last = column.numbers.max;
+    }
+    quantiles.sort_unstable_by(f64::total_cmp);
+    quantiles
 }
 
 /// Returns the bounds of buckets with embeddings: of the quantiles of the records and of the distinct values together, or

@@ -246,6 +246,7 @@ fn numbers_are_standardized_and_skewed_ones_go_by_their_logarithm() {
         default: None,
         boundaries,
         ids: None,
+        ..
     } = kind
     else {
         panic!("{kind:?}")
@@ -586,11 +587,25 @@ fn boundaries_ascend_in_32_bits() {
         profile.see(&names, &[cell(label), cell(Value::Float(single.into()))]);
     }
     let plan = Plan::make(&profile, None, &Wishes::default()).expect("a plan");
-    let Kind::Numeric { boundaries, .. } = &plan.features[0].kind else {
+    let Kind::Numeric {
+        boundaries,
+        bins,
+        quantiles,
+        ..
+    } = &plan.features[0].kind
+    else {
         panic!("{:?}", plan.features[0].kind);
     };
-    let singles: Vec<f32> = boundaries.iter().map(|boundary| *boundary as f32).collect();
-    assert!(singles.len() > 20 && singles.is_sorted_by(|one, next| one < next));
+    for numbers in [boundaries, bins] {
+        let singles: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
+        assert!(singles.len() > 20 && singles.is_sorted_by(|one, next| one < next));
+    }
+    let numbers = &profile.column("x").expect("a column").numbers;
+    for numbers_of_all in [bins, quantiles] {
+        let ends = (numbers_of_all[0], numbers_of_all[numbers_of_all.len() - 1]);
+        assert_eq!(ends, (numbers.min, numbers.max));
+    }
+    assert!(quantiles.len() == 101 && quantiles.is_sorted());
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn space(rules: Candidate, doubts: Vec<Doubt>) -> Space {
         samples_a_part: false,
         further_kinds: false,
         one_logit: true,
+        has_numbers: false,
         doubts,
     }
 }
@@ -112,6 +113,32 @@ fn what_comes_later_is_tried_on_the_best_kind() {
             .iter()
             .all(|candidate| candidate.design.family == Family::Fm)
     );
+}
+
+#[test]
+fn encodings_of_numbers_are_tried_where_there_are_numbers_and_kept_only_if_they_are_better() {
+    let with_numbers = |has_numbers: bool, gain: f64| {
+        let space = Space {
+            has_numbers,
+            ..space(rules(), Vec::new())
+        };
+        let mut search = Search::new(space, Metric::Auc, 0.02, 30 * SECOND);
+        let tried = run(&mut search, |candidate| {
+            measured(match candidate.design.numbers {
+                NumberEncoding::PiecewiseLinear => 0.7 + gain,
+                _ => 0.7,
+            })
+        });
+        let encodings = tried.iter().filter(|candidate| {
+            candidate.design.numbers != NumberEncoding::Scaled
+                && candidate.design.dimension == DIMENSION
+        });
+        (encodings.count(), best(&search).design.numbers)
+    };
+    assert_eq!(with_numbers(false, 0.1), (0, NumberEncoding::Scaled));
+    assert_eq!(with_numbers(true, 0.005), (2, NumberEncoding::Scaled));
+    let (tried, kept) = with_numbers(true, 0.1);
+    assert_eq!((tried, kept), (2, NumberEncoding::PiecewiseLinear));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use trainyard_diagnostic::{Code, Document, Section, Table, Value};
 use trainyard_storage::read_regular_text;
 use trainyard_vocabulary::Words;
 
-use super::numbers::ascending;
+use super::numbers::{Ties, ascending, check_ties};
 use crate::analysis::{AnalysisRule, FilesNeeded};
 use crate::{InputConfig, MissingTexts};
 
@@ -60,7 +60,7 @@ impl FeatureFiles {
         section: &Section<'_>,
         file: &Path,
         feature: &str,
-        is_made: bool,
+        (is_made, ties): (bool, Ties),
     ) -> Option<Vec<f32>> {
         let table = self
             .boundaries
@@ -97,7 +97,10 @@ impl FeatureFiles {
             _ => None,
         };
         let boundaries = match numbers {
-            Some(numbers) => ascending(&numbers),
+            Some(numbers) => ascending(&numbers).and_then(|boundaries| {
+                check_ties(&boundaries, ties)?;
+                Ok(boundaries)
+            }),
             None => Err(format!(
                 "must be a list of numbers, given {}",
                 node.value.type_name()

@@ -3,11 +3,22 @@
 use trainyard_diagnostic::{Bound, Code, Section, Takes, Value, section};
 
 use super::files::FeatureFiles;
-use crate::analysis::{AnalysisRule, FilesNeeded};
-use crate::{FeatureConfig, FeatureKind, Normalizer, Numbers, Operand, Time, TimePart, TimeUnit};
+use crate::analysis::{AnalysisRule, BoundaryPurpose, FilesNeeded};
+use crate::{
+    FeatureConfig, FeatureKind, Normalizer, Numbers, Operand, OutputDistribution, PeriodicConfig,
+    Time, TimePart, TimeUnit,
+};
 
 /// Most boundaries that are made for a feature.
 const QUANTILES_MAX: u64 = 1 << 16;
+
+/// Most frequencies of a number, and outputs of the layer behind them.
+const FREQUENCIES_MAX: u64 = 1 << 12;
+
+/// Frequencies, and deviation of their first values, unless the job says others (`n_frequencies` and `frequency_init_scale` of
+/// `rtdl_num_embeddings.PeriodicEmbeddings`, the paper's code).
+const FREQUENCIES: usize = 48;
+const SIGMA: f32 = 0.01;
 
 /// Most numbers in a field.
 const WIDTH_MAX: u64 = 1 << 20;
@@ -19,7 +30,8 @@ section! {
         /// numbers in a field, `2` or `[2, 2]`
         shape: Option<usize> = custom(read_shape, takes_shape, "1").or_invalid(1);
         /// `none`; `log1p`: ln(1 + x), where numbers below 0 count as 0; `signed_log1p`: ln(1 + x), and -ln(1 - x) below 0; `log`: ln(x), where numbers below 1e-7 count as
-        /// 1e-7; `min_max`: (x - min) / (max - min); `standardize`: (x - mean) / stddev
+        /// 1e-7; `min_max`: (x - min) / (max - min); `standardize`: (x - mean) / stddev; `quantile`, of numeric features alone: the share of the training
+        /// records that lies below x, by the quantiles that `boundaries` holds
         normalizer: Option<NormalizerName> = choice("normalizer", &NormalizerName::NAMES).or_invalid(NormalizerName::None);
         /// for `standardize`, the subtrahend; `trainyard stats` prints it
         mean: Option<f32> = single(Bound::None).optional("required with it");
@@ -54,23 +66,35 @@ section! {
     pub(crate) struct EncodingKeys {
         /// `none`: a number feeds the model as one number. `piecewise_linear` (Gorishniy et al. 2022): as a number for each bin between two
         /// boundaries a < b, (x - a) / (b - a), which is 0 below the bin and 1 above it; below the first and above the last
-        /// boundary, the line of the outermost bin goes on
+        /// boundary, the line of the outermost bin goes on. `periodic` (same paper): in the deep part, as sin(2 pi c x) and cos(2 pi c x) with
+        /// `frequencies` learned numbers c; the linear part has the number itself
         encoding: Encoding = choice("encoding", &Encoding::NAMES).or(Encoding::None);
+        /// for the encoding `periodic`: number of learned numbers c
+        frequencies: Option<usize> = integer(1..=FREQUENCIES_MAX).or_invalid(FREQUENCIES);
+        /// for the encoding `periodic`: standard deviation of the normal distribution from which the numbers c start. It says how fast a wave
+        /// turns: with 0.01, a number of standard deviation 1 has slow ones, almost lines
+        sigma: Option<f32> = single(Bound::Positive).or_invalid(SIGMA);
+        /// for the encoding `periodic`: outputs of a dense layer of its own under ReLU, which follows the waves of each number
+        encoding_units: Option<usize> = integer(1..=FREQUENCIES_MAX).optional("no layer");
+        /// for the normalizer `quantile`: `uniform`, shares from 0 to 1, or `normal`, their standard normal scores, from -5.2 to 5.2
+        output_distribution: Option<OutputDistribution> = choice("output distribution", &OUTPUT_DISTRIBUTIONS).or_invalid(OutputDistribution::Uniform);
     }
 }
 
 section! {
-    /// Boundaries of `bucketized` features, and of the encoding of `numeric` ones.
+    /// Boundaries of `bucketized` features, and of the encoding or the normalizer of `numeric` ones.
     #[derive(Debug)]
     pub(crate) struct BoundaryKeys {
-        /// ascending numbers; for the encoding of a numeric feature at least 2
+        /// ascending numbers; for the encoding of a numeric feature at least 2. For the normalizer `quantile`, quantiles at equal steps of
+        /// the training records, the least and the greatest number included: at least 2, of which two differ; equal ones may
+        /// follow each other
         boundaries: Option<Vec<f32>> = custom(read_boundaries, || Takes::Numbers, "")
-            .optional_or_invalid("required with buckets and an `encoding`, or `boundaries_file`");
+            .optional_or_invalid("required with buckets, an `encoding` and the normalizer `quantile`, or `boundaries_file`");
         /// TOML file beside the job with a list of ascending numbers for the name of each feature that names the file
         boundaries_file: Option<String> = path().optional("required, or `boundaries`");
         /// for `trainyard analyze`, which makes `boundaries_file`: maximum number of boundaries. Half of them are quantiles of the
         /// training records, the others of the distinct numbers; those of an `encoding` have the least and the greatest number
-        /// besides
+        /// besides. For the normalizer `quantile`, the number of quantiles of the training records, at least 2; scikit-learn has 1000
         quantiles: Option<usize> = integer(1..=QUANTILES_MAX).optional("the file is yours");
     }
 }
@@ -80,14 +104,21 @@ section! {
 pub(crate) enum Encoding {
     None,
     PiecewiseLinear,
+    Periodic,
 }
 
 impl Encoding {
-    const NAMES: [(&'static str, Self); 2] = [
+    const NAMES: [(&'static str, Self); 3] = [
         ("none", Self::None),
         ("piecewise_linear", Self::PiecewiseLinear),
+        ("periodic", Self::Periodic),
     ];
 }
+
+const OUTPUT_DISTRIBUTIONS: [(&str, OutputDistribution); 2] = [
+    ("uniform", OutputDistribution::Uniform),
+    ("normal", OutputDistribution::Normal),
+];
 
 const TIME_PARTS: [(&str, TimePart); 2] =
     [("hour", TimePart::Hour), ("weekday", TimePart::Weekday)];
@@ -134,8 +165,21 @@ impl NumberKeys {
             clip: self.clip,
             normalizer,
             piecewise_linear: None,
+            periodic: None,
             default,
         })
+    }
+
+    /// Returns numbers that stand for those of keys that could not be read.
+    pub(super) fn stand_in(&self) -> Numbers {
+        let normalizer = match self.normalizer {
+            Some(NormalizerName::Quantile) => WITHOUT_QUANTILES,
+            _ => Normalizer::None,
+        };
+        Numbers {
+            normalizer,
+            ..Numbers::of(String::new())
+        }
     }
 
     fn time(&self, section: &Section<'_>) -> Option<Time> {
@@ -223,6 +267,7 @@ impl NumberKeys {
             NormalizerName::Log1p => Some(Normalizer::Log1p),
             NormalizerName::SignedLog1p => Some(Normalizer::SignedLog1p),
             NormalizerName::Log => Some(Normalizer::Log),
+            NormalizerName::Quantile => Some(WITHOUT_QUANTILES),
             NormalizerName::Standardize => {
                 let [mean, stddev] = moments?;
                 if !(stddev.is_normal() && stddev > 0.0) {
@@ -357,57 +402,171 @@ pub(crate) enum NormalizerName {
     Log,
     MinMax,
     Standardize,
+    Quantile,
 }
 
 impl NormalizerName {
-    const NAMES: [(&'static str, Self); 6] = [
+    const NAMES: [(&'static str, Self); 7] = [
         ("none", Self::None),
         ("log1p", Self::Log1p),
         ("signed_log1p", Self::SignedLog1p),
         ("log", Self::Log),
         ("min_max", Self::MinMax),
         ("standardize", Self::Standardize),
+        ("quantile", Self::Quantile),
     ];
 }
 
-/// Fewest boundaries of an encoding.
+impl EncodingKeys {
+    pub(super) fn is_periodic(&self) -> bool {
+        self.encoding == Encoding::Periodic
+    }
+
+    fn periodic(&self, units: Option<usize>) -> Option<PeriodicConfig> {
+        Some(PeriodicConfig {
+            frequencies: self.frequencies?,
+            sigma: self.sigma?,
+            units,
+        })
+    }
+}
+
+/// The normalizer before [`BoundaryKeys::numeric`] has added its quantiles.
+const WITHOUT_QUANTILES: Normalizer = Normalizer::Quantile {
+    quantiles: Vec::new(),
+    output_distribution: OutputDistribution::Uniform,
+};
+
+/// Fewest boundaries of an encoding, and of the normalizer `quantile`.
 const EDGES_MIN: usize = 2;
 
+/// Whether equal boundaries may follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ties {
+    Refused,
+    /// They are quantiles: a number that many records have is several of them.
+    Kept,
+}
+
 impl BoundaryKeys {
-    /// Returns the boundaries of the encoding of a numeric feature, as [`BoundaryKeys::listed`] does; absent if it has none.
-    pub(super) fn encoding(
+    /// Returns the numbers of a numeric feature with the boundaries of their encoding, or of their normalizer, as [`BoundaryKeys::listed`]
+    /// returns them.
+    pub(super) fn numeric(
         &self,
         section: &Section<'_>,
         keys: &EncodingKeys,
-    ) -> Option<Option<Vec<f32>>> {
-        if keys.encoding == Encoding::PiecewiseLinear {
-            let edges = self.listed(section)?;
-            if self.boundaries_file.is_none() && edges.len() < EDGES_MIN {
-                let message = format!(
-                    "boundaries of an encoding must be at least {EDGES_MIN}, given {}",
-                    edges.len()
-                );
-                section.fail(Code::E1002, "boundaries", message);
-                return None;
-            }
-            return Some(Some(edges));
-        }
-        let given = ["boundaries", "boundaries_file", "quantiles"];
-        if let Some(key) = given.into_iter().find(|key| section.node(key).is_some()) {
-            section.fail(
-                Code::E1006,
-                key,
-                format!(
-                    "{key} of a numeric feature is of its encoding: add encoding = \"piecewise_linear\", or use kind = \"bucketized\""
-                ),
-            );
+        numbers: Numbers,
+    ) -> Option<Numbers> {
+        let is_quantile = matches!(numbers.normalizer, Normalizer::Quantile { .. });
+        if !is_quantile && section.node("output_distribution").is_some() {
+            let message = "output_distribution needs normalizer = \"quantile\"";
+            section.fail(Code::E1006, "output_distribution", message);
             return None;
         }
-        Some(None)
+        let of_periodic = ["frequencies", "sigma", "encoding_units"];
+        let given = of_periodic
+            .into_iter()
+            .find(|key| section.node(key).is_some());
+        if let Some(key) = given.filter(|_| keys.encoding != Encoding::Periodic) {
+            let message = format!("{key} needs encoding = \"periodic\"");
+            section.fail(Code::E1006, key, message);
+            return None;
+        }
+        let periodic = match keys.encoding {
+            Encoding::Periodic if section.node("encoding_units").is_some() => {
+                Some(keys.periodic(Some(keys.encoding_units?))?)
+            }
+            Encoding::Periodic => Some(keys.periodic(None)?),
+            Encoding::None | Encoding::PiecewiseLinear => None,
+        };
+        let numbers = Numbers {
+            periodic,
+            ..numbers
+        };
+        match (keys.encoding, is_quantile) {
+            (Encoding::PiecewiseLinear, true) => {
+                let message = "encoding = \"piecewise_linear\" and normalizer = \"quantile\" cannot be both set: each has the boundaries. \
+                               An encoding with quantiles as boundaries says more than the share of the records";
+                section.fail(Code::E1006, "encoding", message);
+                None
+            }
+            (Encoding::PiecewiseLinear, false) => {
+                let edges = self.listed(section, Ties::Refused)?;
+                self.check_count(section, &edges, "an encoding")?;
+                Some(Numbers {
+                    piecewise_linear: Some(edges),
+                    ..numbers
+                })
+            }
+            (Encoding::None | Encoding::Periodic, true) => {
+                let quantiles = self.listed(section, Ties::Kept)?;
+                self.check_count(section, &quantiles, "the normalizer quantile")?;
+                if self.boundaries.is_some() && quantiles.first() == quantiles.last() {
+                    let message = format!(
+                        "boundaries of the normalizer quantile must hold two that differ, given {} alone",
+                        quantiles[0]
+                    );
+                    section.fail(Code::E1002, "boundaries", message);
+                    return None;
+                }
+                if let Some(1) = self.quantiles {
+                    let message = format!(
+                        "quantiles must be at least {EDGES_MIN} for the normalizer quantile: the least and the greatest number, given 1"
+                    );
+                    section.fail(Code::E1002, "quantiles", message);
+                    return None;
+                }
+                Some(Numbers {
+                    normalizer: Normalizer::Quantile {
+                        quantiles,
+                        output_distribution: keys.output_distribution?,
+                    },
+                    ..numbers
+                })
+            }
+            (Encoding::None | Encoding::Periodic, false) => {
+                let given = ["boundaries", "boundaries_file", "quantiles"];
+                if let Some(key) = given.into_iter().find(|key| section.node(key).is_some()) {
+                    section.fail(
+                        Code::E1006,
+                        key,
+                        format!(
+                            "{key} of a numeric feature is of its encoding or its normalizer: add encoding = \"piecewise_linear\" or normalizer = \"quantile\", or use kind = \"bucketized\""
+                        ),
+                    );
+                    return None;
+                }
+                Some(numbers)
+            }
+        }
+    }
+
+    /// Checks the number of boundaries in the job.
+    fn check_count(&self, section: &Section<'_>, boundaries: &[f32], of: &str) -> Option<()> {
+        if self.boundaries_file.is_some() || boundaries.len() >= EDGES_MIN {
+            return Some(());
+        }
+        let message = format!(
+            "boundaries of {of} must be at least {EDGES_MIN}, given {}",
+            boundaries.len()
+        );
+        section.fail(Code::E1002, "boundaries", message);
+        None
+    }
+
+    /// Returns the boundaries of buckets that the job lists, or none if they are in a file.
+    pub(super) fn bucketized(&self, section: &Section<'_>, numbers: &Numbers) -> Option<Vec<f32>> {
+        if matches!(numbers.normalizer, Normalizer::Quantile { .. }) {
+            let message = "normalizer = \"quantile\" is of numeric features: buckets of shares of the records are buckets of the numbers themselves, \
+                           so use boundaries of these";
+            section.fail(Code::E1006, "normalizer", message);
+            return None;
+        }
+        self.listed(section, Ties::Refused)
     }
 
     /// Returns the boundaries that the job lists, or none if they are in a file.
-    pub(super) fn listed(&self, section: &Section<'_>) -> Option<Vec<f32>> {
+    fn listed(&self, section: &Section<'_>, ties: Ties) -> Option<Vec<f32>> {
         if self.quantiles.is_some() && self.boundaries_file.is_none() {
             section.fail(
                 Code::E1006,
@@ -425,7 +584,13 @@ impl BoundaryKeys {
                 );
                 None
             }
-            (Some(boundaries), None) => Some(boundaries.clone()),
+            (Some(boundaries), None) => match check_ties(boundaries, ties) {
+                Ok(()) => Some(boundaries.clone()),
+                Err(what) => {
+                    section.fail(Code::E1002, "boundaries", format!("boundaries {what}"));
+                    None
+                }
+            },
             (None, Some(_)) => Some(Vec::new()),
             (None, None) => {
                 if section.node("boundaries").is_none() {
@@ -451,33 +616,41 @@ impl BoundaryKeys {
         let is_awaited = is_made && files.needs == FilesNeeded::NotYet;
         let mut all = Some(());
         for feature in features {
-            let (boundaries, fewest) = match &mut feature.kind {
-                FeatureKind::Bucketized { boundaries, .. } => (boundaries, 1),
+            let (boundaries, purpose) = match &mut feature.kind {
+                FeatureKind::Bucketized { boundaries, .. } => {
+                    (boundaries, BoundaryPurpose::Buckets)
+                }
                 FeatureKind::Numeric(Numbers {
                     piecewise_linear: Some(edges),
                     ..
-                }) => (edges, EDGES_MIN),
+                }) => (edges, BoundaryPurpose::Bins),
+                FeatureKind::Numeric(Numbers {
+                    normalizer: Normalizer::Quantile { quantiles, .. },
+                    ..
+                }) => (quantiles, BoundaryPurpose::Quantiles),
                 _ => continue,
             };
             if let Some(quantiles) = self.quantiles {
-                let has_ends = fewest == EDGES_MIN;
-                let rule = AnalysisRule::Boundaries {
-                    quantiles,
-                    has_ends,
-                };
+                let rule = AnalysisRule::Boundaries { quantiles, purpose };
                 files.made = vec![(file.clone(), rule)];
             }
             if is_awaited {
                 *boundaries = vec![0.0, 1.0];
                 continue;
             }
-            match files.boundaries(section, &file, &feature.name, is_made) {
-                Some(known) if known.len() < fewest => {
+            let (ties, needed) = match purpose {
+                BoundaryPurpose::Buckets => (Ties::Refused, None),
+                BoundaryPurpose::Bins => (Ties::Refused, Some("its encoding")),
+                BoundaryPurpose::Quantiles => (Ties::Kept, Some("its normalizer")),
+            };
+            match files.boundaries(section, &file, &feature.name, (is_made, ties)) {
+                Some(known) if needed.is_some() && known.first() == known.last() => {
                     let message = format!(
-                        "boundaries of `{}` in {} must be at least {fewest} for its encoding, given {}",
+                        "boundaries of `{}` in {} must be at least {EDGES_MIN} different ones for {}, given {} alone",
                         feature.name,
                         file.display(),
-                        known.len()
+                        needed.unwrap_or_default(),
+                        known[0]
                     );
                     section.fail(Code::E1002, "boundaries_file", message);
                     all = None;
@@ -500,7 +673,7 @@ fn read_boundaries(section: &Section<'_>, key: &'static str) -> Option<Vec<f32>>
     }
 }
 
-/// Returns boundaries as the numbers of a model, or what is wrong with them.
+/// Returns boundaries as the numbers of a model, or what is wrong with them. Equal ones may follow each other.
 pub(super) fn ascending(numbers: &[f64]) -> Result<Vec<f32>, String> {
     let boundaries: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
     if boundaries.is_empty() {
@@ -512,8 +685,17 @@ pub(super) fn ascending(numbers: &[f64]) -> Result<Vec<f32>, String> {
             numbers[position]
         ));
     }
-    match boundaries.windows(2).find(|pair| pair[0] >= pair[1]) {
+    match boundaries.windows(2).find(|pair| pair[0] > pair[1]) {
         Some(pair) => Err(format!("must ascend, given {} before {}", pair[0], pair[1])),
         None => Ok(boundaries),
+    }
+}
+
+/// Says which boundaries are equal, unless they may be.
+pub(super) fn check_ties(boundaries: &[f32], ties: Ties) -> Result<(), String> {
+    let equal = boundaries.windows(2).find(|pair| pair[0] == pair[1]);
+    match equal.filter(|_| ties == Ties::Refused) {
+        Some(pair) => Err(format!("must ascend, given {} before {}", pair[0], pair[1])),
+        None => Ok(()),
     }
 }

@@ -50,6 +50,10 @@ pub enum Unary {
     Log,
     /// `ln(1 + x)`.
     Log1p,
+    /// Sine.
+    Sin,
+    /// Cosine.
+    Cos,
     /// Square root.
     Sqrt,
     /// `x²`.
@@ -74,6 +78,8 @@ pub enum Unary {
     Softsign,
     /// `eˣ / Σ eˣ` along the last dimension.
     Softmax,
+    /// The number below which a standard normal variable is with a probability.
+    NormalQuantile,
 }
 
 impl Unary {
@@ -81,6 +87,8 @@ impl Unary {
         match self {
             Self::Log => "Log",
             Self::Log1p => "Log1p",
+            Self::Sin => "Sin",
+            Self::Cos => "Cos",
             Self::Sqrt => "Sqrt",
             Self::Square => "Square",
             Self::Exp => "Exp",
@@ -93,6 +101,7 @@ impl Unary {
             Self::Softplus => "Softplus",
             Self::Softsign => "Softsign",
             Self::Softmax => "Softmax",
+            Self::NormalQuantile => "Ndtri",
         }
     }
 }

@@ -22,6 +22,13 @@ impl Graph {
         self.constant(name, DataType::DtFloat, tensor)
     }
 
+    /// Adds a constant of doubles, row-major.
+    pub fn doubles(&mut self, name: &str, shape: &[usize], values: &[f64]) -> Edge {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+        let tensor = numbers(DataType::DtDouble, shape, bytes.collect());
+        self.constant(name, DataType::DtDouble, tensor)
+    }
+
     /// Adds a constant of 64-bit integers, row-major.
     pub fn integers(&mut self, name: &str, shape: &[usize], values: &[i64]) -> Edge {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes());
