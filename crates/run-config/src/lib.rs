@@ -28,7 +28,8 @@ pub use agreement::Agreement;
 pub use analysis::{Analysis, AnalysisRule};
 pub use feature::*;
 pub use files::{
-    Ambiguous, ambiguous_files, expand_files, files_in_both, identity, resolve_files, resolve_path,
+    Ambiguous, FileIdentity, ambiguous_files, expand_files, files_in_both, identity, resolve_files,
+    resolve_path,
 };
 pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;
