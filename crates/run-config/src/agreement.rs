@@ -404,7 +404,6 @@ kind = "linear_classifier"
                 column = "x"
                 kind = "hashed"
                 buckets = 8
-                dimension = 2
                 separator = "{character}"
                 [model]
                 kind = "linear_classifier"
