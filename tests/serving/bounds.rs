@@ -175,6 +175,8 @@ fn a_web_page_of_another_site_is_not_answered() {
         403
     );
     assert_eq!(ask(""), 400);
+    assert_eq!(ask("Host: localhost\r\nHost: localhost\r\n"), 400);
+    assert_eq!(ask("Host: localhost\r\nhost: evil.example\r\n"), 400);
     // The connection ends after a body whose length two headers may tell.
     let mut stream = TcpStream::connect(&server.address).expect("the server listens");
     stream

@@ -14,13 +14,13 @@ use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_input::{
     Cell, ColumnKind, Compression, Decimal, Error, Format, IndexBase, Layout, MissingTexts,
-    NumberStyle, TableReader, TableWriter, TextEncoding, TextStyle, Value, format_of_extension,
-    plain_number,
+    NumberStyle, TableReader, TableWriter, TextEncoding, TextStyle, Value, column_types, copy_rows,
+    format_of_extension, plain_number,
 };
 use trainyard_run_config::expand_files;
 
-use self::columns::{TextColumns, Times, refuse_unreadable, told_of_empty};
-pub(crate) use self::columns::{name_of, same_columns};
+use self::columns::{TextColumns, Times, of_other_types, refuse_unreadable, told_of_empty};
+pub(crate) use self::columns::{TypedLists, name_of, same_columns};
 use self::fit::Fit;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
@@ -33,7 +33,9 @@ holds numbers alone becomes one of numbers, unless one is written as no number i
 tfrecord and parquet stay texts, except in the columns of --numbers. Lists are \
 written to text with `|` or the character of --separator between their values. What the result could hold only as \
 something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
-`label` and all other columns, which must be numbers and are numbered from 1. The result appears when it is whole.";
+`label` and all other columns, which must be numbers and are numbered from 1. From parquet to parquet, columns are copied with their types and bits, \
+also lists in lists, maps and structures, unless --missing, --missing-of or --numbers asks for other values. Files with another type in a column are \
+refused; whole numbers of several sizes become the largest, and so do floats. The result appears when it is whole.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Convert {
@@ -133,6 +135,11 @@ impl Convert {
         } else {
             reader.trimmed()
         }
+    }
+
+    /// Returns whether no argument asks for other values than those of the input.
+    fn keeps_values(&self) -> bool {
+        self.missing.is_empty() && self.missing_of.is_empty() && self.numbers.is_empty()
     }
 
     fn missing_texts(&self) -> MissingTexts {
@@ -428,7 +435,25 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         } else {
             Vec::new()
         };
+        let types = match from {
+            Format::Parquet => column_types(&files, None)?,
+            _ => Vec::new(),
+        };
+        if (from, to) == (Format::Parquet, Format::Parquet) && arguments.keeps_values() {
+            let copied = copy_rows(&files, &arguments.output);
+            let (rows, columns) = copied.map_err(|error| match error {
+                Error::File { ref file, .. } if *file == arguments.output => {
+                    unwritten(&arguments.output, error)
+                }
+                error => error.into(),
+            })?;
+            return match rows {
+                0 => Err(no_record(arguments)),
+                rows => Ok((rows, columns)),
+            };
+        }
         let mut reader = open(files.clone());
+        let mut lists = TypedLists::default();
         let mut layout = Layout::default();
         let mut numbers = NumberColumns::new(style.numbers.clone());
         let mut texts = TextColumns::new(from, to);
@@ -447,6 +472,11 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
                 break;
             }
             times.see(&reader, &of_files)?;
+            if from == Format::TfRecord {
+                lists.see(&reader, &row, |name, has_text| {
+                    !has_text || !arguments.numbers.contains(name)
+                })?;
+            }
             numbers.see(&row);
             numbers.see_units(rows + 1, &row);
             numbers.make_plain(&mut row);
@@ -469,10 +499,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let own = arguments.missing_of.iter().map(|(column, _)| column);
         refuse_unknown("--missing-of", own, reader.columns())?;
         if rows == 0 {
-            let message = format!("the input holds no record: {}", arguments.input.join(", "));
-            return Err(
-                Diagnostic::error(Code::E4001, message).help("check that the files are not empty")
-            );
+            return Err(no_record(arguments));
         }
         if let Some((column, text)) = told {
             let message = format!(
@@ -483,6 +510,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             report(&[problem], LogFormat::Text);
         }
         report(&times.notes(to), LogFormat::Text);
+        report(&of_other_types(&types, &layout, to), LogFormat::Text);
         report(told_of_empty(&layout, to).as_slice(), LogFormat::Text);
         report(&numbers.notes(reader.columns()), LogFormat::Text);
         report(&texts.notes(&layout), LogFormat::Text);
@@ -510,6 +538,11 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
     let out = arguments.output.display();
     print(&format!("{rows} records with {columns} columns in {out}\n"))
         .map_err(|problem| vec![problem])
+}
+
+fn no_record(arguments: &Convert) -> Diagnostic {
+    let message = format!("the input holds no record: {}", arguments.input.join(", "));
+    Diagnostic::error(Code::E4001, message).help("check that the files are not empty")
 }
 
 /// Returns the first column of a row, with its text, that looks like a list.
@@ -571,7 +604,7 @@ pub(crate) fn unwritten(output: &Path, error: Error) -> Diagnostic {
         Some(_) => Diagnostic::error(Code::E9002, told)
             .help("check the folder of the file, its permissions and its free space, or choose another file"),
         None => Diagnostic::error(Code::E4005, told)
-            .help("change the value or the name in the input, or write another format: tfrecord and parquet hold any"),
+            .help("change the value or the name in the input, or write another format: parquet holds any"),
     }
 }
 

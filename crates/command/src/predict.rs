@@ -10,7 +10,9 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use trainyard_daemon::{StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{BadRow, Cell, Compression, Format, Options, Value as Kept};
+use trainyard_input::{
+    BadRow, Cell, Compression, Format, Options, TypeKind, Value as Kept, column_types,
+};
 use trainyard_model::{AnyModel, Build, Part, Prediction, Shard, input_options, with_constants};
 use trainyard_predictor::{Predicted, Predictor};
 use trainyard_run_config::{BadRows, Job};
@@ -209,12 +211,14 @@ impl Output {
     ) -> Result<Self, Diagnostic> {
         let path = arguments.output.as_deref();
         let kept = &arguments.keep;
+        let kinds = kinds_of(kept, input)?;
+        report(&told_of_durations(kept, &kinds), arguments.job.log_format);
         let format = match form {
             Form::Parquet => Format::Parquet,
             Form::Tfrecord => Format::TfRecord,
             Form::Jsonl | Form::Csv | Form::Tsv => {
                 let sink = Sink::of_job(path, job, &input.files)?;
-                let lines = (sink, Writer::new(form, kept.clone()));
+                let lines = (sink, Writer::new(form, kept.clone(), kinds));
                 return Ok(Self::Lines(Box::new(lines)));
             }
         };
@@ -257,6 +261,37 @@ impl Output {
             Self::Table(table, _) => table.finish().map(|()| false),
         }
     }
+}
+
+/// Returns what the values of the kept columns are.
+///
+/// # Errors
+/// A column has another type in another file.
+fn kinds_of(kept: &[String], input: &Options) -> Result<Vec<TypeKind>, Diagnostic> {
+    let types = match input.format {
+        Format::Parquet if !kept.is_empty() => column_types(&input.files, Some(kept))?,
+        _ => Vec::new(),
+    };
+    let kind = |name: &String| {
+        let mut types = types.iter();
+        let found = types.find(|column| column.name == *name);
+        found.map_or(TypeKind::Other, |column| column.kind.clone())
+    };
+    Ok(kept.iter().map(kind).collect())
+}
+
+/// Tells the kept columns of durations: they lose their unit.
+fn told_of_durations(kept: &[String], kinds: &[TypeKind]) -> Vec<Diagnostic> {
+    let told = kept.iter().zip(kinds).filter_map(|(name, kind)| {
+        let TypeKind::Duration(unit) = kind else {
+            return None;
+        };
+        let message = format!(
+            "--keep {name}: the column holds durations in {unit}, and is written as plain whole numbers in that unit"
+        );
+        Some(Diagnostic::warning(Code::E4005, message).help("say the unit where the predictions are read"))
+    });
+    told.collect()
 }
 
 /// Refuses a column that is to be kept twice: the output has each name once.
@@ -381,6 +416,41 @@ impl Checks {
         Ok(())
     }
 
+    /// Refuses a kept value that would be another one when it is read again: in text, a value of a list that holds the bar between
+    /// values; in JSON, an infinite number. `record` is its number, from 1.
+    fn refuse_misfits(
+        &self,
+        predicted: &Predicted,
+        record: u64,
+        is_text: bool,
+    ) -> Result<(), Diagnostic> {
+        for (name, cell) in self.kept.iter().zip(&predicted.kept) {
+            let is_list = cell.list || cell.values.len() > 1;
+            let misfit = cell.values.iter().find(|value| match value {
+                Kept::Text(text) => is_text && is_list && text.contains(&b'|'),
+                Kept::Float(number) => !is_text && number.is_infinite(),
+                Kept::Int(_) | Kept::Missing => false,
+            });
+            let Some(value) = misfit else { continue };
+            let text = String::from_utf8_lossy(&value.to_text()).into_owned();
+            let (why, cure) = match value {
+                Kept::Text(_) => (
+                    format!(
+                        "{text:?} is one value of a list, and holds `|`, which stands between the values of a list: it would be read as several"
+                    ),
+                    "write jsonl, parquet or tfrecord, or keep another column that names the record",
+                ),
+                _ => (
+                    format!("{text} is no number of JSON"),
+                    "write csv, tsv, parquet or tfrecord, or keep another column that names the record",
+                ),
+            };
+            let message = format!("--keep {name}: record {record} of the input: {why}");
+            return Err(Diagnostic::error(Code::E4005, message).help(cure));
+        }
+        Ok(())
+    }
+
     /// Refuses a kept column whose name is a key of the prediction.
     fn tell_apart(&self, predicted: &Predicted) -> Result<(), Diagnostic> {
         let Ok(prediction) = &predicted.outcome else {
@@ -407,6 +477,10 @@ impl Checks {
 struct Writer {
     format: Form,
     checks: Checks,
+    /// What the values of the kept columns are.
+    kinds: Vec<TypeKind>,
+    /// Records so far.
+    records: u64,
     /// Columns of csv and tsv, known after the first prediction.
     columns: Option<Vec<String>>,
     /// Records of csv and tsv that came before the first prediction.
@@ -414,10 +488,12 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(format: Form, kept: Vec<String>) -> Self {
+    fn new(format: Form, kept: Vec<String>, kinds: Vec<TypeKind>) -> Self {
         Self {
             format,
             checks: Checks { kept },
+            kinds,
+            records: 0,
             columns: None,
             waiting: Vec::new(),
         }
@@ -427,9 +503,13 @@ impl Writer {
     fn line(&mut self, predicted: &Predicted) -> Result<String, Diagnostic> {
         self.checks.tell_apart(predicted)?;
         self.checks.refuse_bytes(predicted)?;
-        match self.format {
-            Form::Csv | Form::Tsv => self.fields(predicted),
-            _ => Ok(self.jsonl(predicted)),
+        self.records += 1;
+        let is_text = matches!(self.format, Form::Csv | Form::Tsv);
+        self.checks
+            .refuse_misfits(predicted, self.records, is_text)?;
+        match is_text {
+            true => self.fields(predicted),
+            false => Ok(self.jsonl(predicted)),
         }
     }
 
@@ -443,8 +523,9 @@ impl Writer {
 
     fn jsonl(&self, predicted: &Predicted) -> String {
         let mut object = Map::new();
-        for (name, cell) in self.checks.kept.iter().zip(&predicted.kept) {
-            object.insert(name.clone(), cell_json(cell));
+        let kept = self.checks.kept.iter().zip(&predicted.kept);
+        for ((name, cell), kind) in kept.zip(&self.kinds) {
+            object.insert(name.clone(), cell_json(cell, kind));
         }
         match &predicted.outcome {
             Ok(prediction) => {
@@ -595,13 +676,20 @@ fn cells_of(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> 
     out
 }
 
-/// Returns a cell as JSON with the type that it has in the file. All cells of CSV and libsvm are texts. An empty cell
-/// is null.
-fn cell_json(cell: &Cell) -> Value {
-    let value = |value: &Kept| match value {
-        Kept::Int(number) => json!(number),
-        Kept::Float(number) => json!(number),
-        Kept::Text(text) => json!(String::from_utf8_lossy(text)),
+/// Returns a cell as JSON with the type that it has in the file. All cells of CSV and libsvm are texts. An empty cell, and a place in a
+/// list that has no value, is null, and so is NaN, which is a missing number.
+fn cell_json(cell: &Cell, kind: &TypeKind) -> Value {
+    let value = |value: &Kept| match (value, kind) {
+        (Kept::Int(number), TypeKind::Boolean) => json!(*number != 0),
+        (Kept::Int(number), _) => json!(number),
+        (Kept::Float(number), _) => json!(number),
+        (Kept::Text(digits), TypeKind::Unsigned64) => {
+            let digits = String::from_utf8_lossy(digits);
+            let number = digits.parse::<u64>();
+            number.map_or_else(|_| json!(digits), |number| json!(number))
+        }
+        (Kept::Text(text), _) => json!(String::from_utf8_lossy(text)),
+        (Kept::Missing, _) => Value::Null,
     };
     match cell.values.as_slice() {
         values if cell.list => values.iter().map(value).collect(),
@@ -611,13 +699,9 @@ fn cell_json(cell: &Cell) -> Value {
     }
 }
 
-/// Returns a cell as a field, with bars between several values.
+/// Returns a cell as a field, with bars between several values. A place in a list that has no value is empty.
 fn field(cell: &Cell) -> String {
-    let value = |value: &Kept| match value {
-        Kept::Int(number) => number.to_string(),
-        Kept::Float(number) => number.to_string(),
-        Kept::Text(text) => String::from_utf8_lossy(text).into_owned(),
-    };
+    let value = |value: &Kept| String::from_utf8_lossy(&value.to_text()).into_owned();
     let texts: Vec<String> = cell.values.iter().map(value).collect();
     texts.join("|")
 }
@@ -628,5 +712,135 @@ fn quoted(text: &str) -> String {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(values: &[Kept]) -> Cell {
+        Cell {
+            values: values.to_vec(),
+            list: true,
+        }
+    }
+
+    fn one(value: Kept) -> Cell {
+        Cell {
+            values: vec![value],
+            list: false,
+        }
+    }
+
+    fn text(text: &str) -> Kept {
+        Kept::Text(text.into())
+    }
+
+    /// Returns the field of a kept cell, or the refusal.
+    fn written(format: Form, cell: &Cell, kind: &TypeKind) -> Result<String, String> {
+        let mut writer = Writer::new(format, vec!["k".to_owned()], vec![kind.clone()]);
+        let prediction = BTreeMap::from([("p".to_owned(), Prediction::Ints(vec![1]))]);
+        let predicted = Predicted {
+            kept: vec![cell.clone()],
+            outcome: Ok(prediction),
+        };
+        let lines = writer
+            .line(&predicted)
+            .map_err(|problem| problem.render())?;
+        let line = lines.lines().last().unwrap_or_default().to_owned();
+        Ok(match format {
+            Form::Jsonl => {
+                let value: Value = serde_json::from_str(&line).expect("JSON");
+                value["k"].to_string()
+            }
+            Form::Tsv => line.split('\t').next().unwrap_or_default().to_owned(),
+            _ => line
+                .strip_suffix(",1,")
+                .map(str::to_owned)
+                .expect("the prediction and no error"),
+        })
+    }
+
+    #[test]
+    fn kept_cells_of_every_kind_are_what_they_were_or_are_refused_with_record_and_column() {
+        let is = |text: &str| Ok::<String, &str>(text.to_owned());
+        let (bool, u64, other) = (TypeKind::Boolean, TypeKind::Unsigned64, TypeKind::Other);
+        let bar = Err("holds `|`");
+        let cases = [
+            (one(Kept::Int(1)), &other, is("1"), is("1")),
+            (one(Kept::Int(1)), &bool, is("true"), is("1")),
+            (
+                list(&[Kept::Int(1), Kept::Missing, Kept::Int(0)]),
+                &bool,
+                is("[true,null,false]"),
+                is("1||0"),
+            ),
+            (
+                list(&[Kept::Int(1), Kept::Missing, Kept::Int(3)]),
+                &other,
+                is("[1,null,3]"),
+                is("1||3"),
+            ),
+            (
+                list(&[text("a"), text("b|c")]),
+                &other,
+                is(r#"["a","b|c"]"#),
+                bar.clone(),
+            ),
+            (list(&[text("b|c")]), &other, is(r#"["b|c"]"#), bar),
+            (one(text("b|c")), &other, is(r#""b|c""#), is("b|c")),
+            (list(&[]), &other, is("[]"), is("")),
+            (Cell::default(), &other, is("null"), is("")),
+            (one(Kept::Float(0.5)), &other, is("0.5"), is("0.5")),
+            (
+                one(Kept::Float(1_728_000_128.0)),
+                &other,
+                is("1728000128.0"),
+                is("1728000128"),
+            ),
+            (
+                one(Kept::Float(f64::INFINITY)),
+                &other,
+                Err("inf is no number of JSON"),
+                is("inf"),
+            ),
+            (
+                list(&[Kept::Float(1.5), Kept::Float(f64::NEG_INFINITY)]),
+                &other,
+                Err("-inf is no number of JSON"),
+                is("1.5|-inf"),
+            ),
+            (
+                one(text("18446744073709551615")),
+                &u64,
+                is("18446744073709551615"),
+                is("18446744073709551615"),
+            ),
+            (
+                one(text("18446744073709551615")),
+                &other,
+                is(r#""18446744073709551615""#),
+                is("18446744073709551615"),
+            ),
+        ];
+        for (cell, kind, json, fields) in cases {
+            for (format, expected) in [
+                (Form::Jsonl, &json),
+                (Form::Csv, &fields),
+                (Form::Tsv, &fields),
+            ] {
+                let found = written(format, &cell, kind);
+                match expected {
+                    Ok(expected) => assert_eq!(found.as_ref(), Ok(expected), "{format:?} {cell:?}"),
+                    Err(part) => {
+                        let told = found.expect_err("it would be another value");
+                        for part in [part, "--keep k: record 1"] {
+                            assert!(told.contains(part), "{format:?} {cell:?} {part}: {told}");
+                        }
+                    }
+                }
+            }
+        }
     }
 }

@@ -106,6 +106,7 @@ fn hash(names: &[String], row: &[Cell]) -> u64 {
                 Value::Int(number) => number.hash(&mut hasher),
                 Value::Float(number) => number.to_bits().hash(&mut hasher),
                 Value::Text(text) => text.hash(&mut hasher),
+                Value::Missing => 0_u8.hash(&mut hasher),
             }
         }
         hasher.finish()

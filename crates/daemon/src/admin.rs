@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -99,11 +99,13 @@ async fn refuse_strange_names(
     request: Request,
     next: Next,
 ) -> Response {
-    let named = request
-        .headers()
-        .get(header::HOST)
-        .map(|name| name.as_bytes());
-    if named.is_none_or(|name| hosts.are(name)) {
+    let names: Vec<&HeaderValue> = request.headers().get_all(header::HOST).iter().collect();
+    if names.len() > 1 {
+        // A proxy may take another of them than this server (RFC 9112, section 3.2).
+        let text = "a request must have one header Host, given several\n";
+        return (StatusCode::BAD_REQUEST, text).into_response();
+    }
+    if names.iter().all(|name| hosts.are(name.as_bytes())) {
         next.run(request).await
     } else {
         let text = "the host name of the request does not belong to this task: use its address, \

@@ -72,10 +72,14 @@ struct Inflater {
     input: Vec<u8>,
     begin: usize,
     end: usize,
+    /// Place in the file of the end of `input`.
+    place: u64,
     /// The first bytes were read.
     begun: bool,
     /// A member has ended. The content ends there if no bytes follow.
     complete: bool,
+    /// Zeros follow the last member, which fill a block of a tape or of a tar archive. Nothing else may follow them.
+    is_padding: bool,
 }
 
 impl Inflater {
@@ -86,8 +90,10 @@ impl Inflater {
             input: vec![0; READ_BYTES],
             begin: 0,
             end: 0,
+            place: 0,
             begun: false,
             complete: false,
+            is_padding: false,
         }
     }
 
@@ -96,6 +102,24 @@ impl Inflater {
             Compression::Gzip => Decompress::new_gzip(WINDOW_BITS),
             Compression::Zlib | Compression::None => Decompress::new(true),
         }
+    }
+
+    /// Passes zeros behind a member of gzip, as gzip(1) does.
+    fn pass_padding(&mut self) {
+        if self.compression != Compression::Gzip {
+            return;
+        }
+        let rest = &self.input[self.begin..self.end];
+        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+        self.is_padding |= zeros > 0;
+        self.begin += zeros;
+    }
+
+    /// Returns whether the next byte begins another member.
+    fn has_member(&self) -> bool {
+        self.compression == Compression::Gzip
+            && !self.is_padding
+            && self.input[self.begin] == GZIP_MAGIC[0]
     }
 
     fn read(&mut self, file: &mut File, out: &mut [u8]) -> Result<usize> {
@@ -108,14 +132,20 @@ impl Inflater {
         loop {
             if self.begin == self.end {
                 (self.begin, self.end) = (0, file.read(&mut self.input)?);
+                self.place += self.end as u64;
                 if self.end == 0 && self.complete {
                     return Ok(0);
                 }
             }
             if self.complete {
-                if self.compression != Compression::Gzip {
+                self.pass_padding();
+                if self.begin == self.end {
+                    continue;
+                }
+                if !self.has_member() {
+                    let place = self.place - (self.end - self.begin) as u64;
                     return Err(broken(format!(
-                        "bytes follow the end of the {name} content"
+                        "bytes that are no {name} content follow its end, from byte {place} on: zeros alone may"
                     )));
                 }
                 (self.state, self.complete) = (Self::state(self.compression), false);
@@ -157,5 +187,59 @@ impl Inflater {
                 )));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        out.write_all(text.as_bytes()).expect("it is memory");
+        out.finish().expect("it is memory")
+    }
+
+    /// Returns what a file of these bytes holds.
+    fn read(bytes: &[u8]) -> std::result::Result<String, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.csv.gz");
+        std::fs::write(&path, bytes).expect("written");
+        let content = Content::open(&Storage::default(), &path, Compression::Gzip);
+        let mut content = content.expect("it is there");
+        let mut text = Vec::new();
+        loop {
+            let mut piece = [0; 7];
+            match content.read(&mut piece) {
+                Ok(0) => return Ok(String::from_utf8(text).expect("a text")),
+                Ok(read) => text.extend_from_slice(&piece[..read]),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_behind_gzip_are_ignored_and_other_bytes_are_refused_with_their_place() {
+        let (first, second) = (gzip("a,b\n"), gzip("1,2\n"));
+        let both = [&first[..], &second].concat();
+        assert_eq!(read(&both), Ok("a,b\n1,2\n".to_owned()));
+        for zeros in [1, 512, 2 * READ_BYTES] {
+            let padded = [&both[..], &vec![0; zeros]].concat();
+            assert_eq!(read(&padded), Ok("a,b\n1,2\n".to_owned()), "{zeros} zeros");
+            for rest in [&b"x"[..], &second] {
+                let told = read(&[&padded[..], rest].concat()).expect_err("no padding");
+                let place = format!("from byte {} on", padded.len());
+                assert!(told.contains(&place), "{told}");
+            }
+        }
+        let told = read(&[&both[..], b"trailer"].concat()).expect_err("no gzip");
+        assert!(
+            told.contains(&format!("from byte {} on", both.len())),
+            "{told}"
+        );
+        let told = read(&both[..both.len() - 3]).expect_err("no end");
+        assert!(told.contains("cut short"), "{told}");
     }
 }

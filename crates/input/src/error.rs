@@ -258,7 +258,8 @@ impl From<Error> for Diagnostic {
                 let problem = Self::error(Code::E4003, text);
                 if wanted == ONE_VALUE {
                     problem.help(
-                        "give the feature a separator (any: values stand apart already), or a shape",
+                        "give a feature a separator (any: values stand apart already), or a shape; a label, a weight or a time needs a column of one \
+                         value a row: write it so",
                     )
                 } else {
                     problem.help(
@@ -275,7 +276,13 @@ impl From<Error> for Diagnostic {
                     .note(format!("the first line of the file holds {}", listed(known)))
                     .help("that line is no header: name the columns of the file with input.columns")
             }
-            Error::Column { columns, known, .. } => {
+            Error::Column { columns, known, file } => {
+                // The names of Parquet are in the file, those of TFRecord in each record.
+                let extension = file.extension().and_then(|extension| extension.to_str());
+                let has_names = matches!(
+                    extension,
+                    Some("parquet" | "pq" | "tfrecord" | "tfrecords")
+                );
                 let near = |column: &String| suggest(column, known.iter().map(String::as_str));
                 let suggested = match &*columns {
                     [column] => near(column).map(|near| format!("did you mean `{near}`?")),
@@ -287,7 +294,11 @@ impl From<Error> for Diagnostic {
                 };
                 let problem = Self::error(Code::E4003, text).note(format!("columns: {}", listed(known)));
                 problem.help(suggested.unwrap_or_else(|| {
-                    "correct the job's column; if the file has no header line, name its columns with input.columns".to_owned()
+                    if has_names {
+                        "correct the job's column, or write the file with it".to_owned()
+                    } else {
+                        "correct the job's column; if the file has no header line, name its columns with input.columns".to_owned()
+                    }
                 }))
             }
             Error::Setting { name, .. } => Self::error(Code::E1002, text).help(format!("correct {name}")),

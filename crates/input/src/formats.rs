@@ -8,7 +8,7 @@ mod text;
 mod tfrecord;
 
 pub(crate) use self::lists::several;
-pub(crate) use self::parquet::ParquetCopier;
+pub(crate) use self::parquet::{ParquetCopier, column_types as parquet_types};
 use crate::record_format::RecordFormat;
 use crate::{Format, IndexBase};
 

@@ -9,6 +9,8 @@ pub enum Value {
     Float(f64),
     /// A text, or arbitrary bytes.
     Text(Vec<u8>),
+    /// A place in a list that has no value.
+    Missing,
 }
 
 /// The values of a row in a column. A cell without values is missing.
@@ -45,6 +47,30 @@ pub struct ColumnLayout {
     pub list: bool,
 }
 
+/// Type of a column of Parquet files, as far as other formats say it in other ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TypeKind {
+    /// Booleans, which are read as 0 and 1.
+    Boolean,
+    /// Durations in a unit, `s`, `ms`, `us` or `ns`, which are read as whole numbers.
+    Duration(String),
+    /// Decimals, which are read as floats, or as texts of their digits.
+    Decimal,
+    /// Whole numbers of 64 bits without a sign, of which those from 2^63 are read as texts of their digits.
+    Unsigned64,
+    /// Another type.
+    Other,
+}
+
+/// A column of Parquet files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnType {
+    /// Name of the column.
+    pub name: String,
+    /// What its values are.
+    pub kind: TypeKind,
+}
+
 /// The columns of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
@@ -60,11 +86,7 @@ impl Layout {
 
     /// Extends the layout by a row of a format with types: a text stays one, also that of a number.
     pub fn see_typed(&mut self, names: &[String], row: &[Cell]) {
-        self.see_as(names, row, |value| match value {
-            Value::Int(_) => ColumnKind::Int,
-            Value::Float(_) => ColumnKind::Float,
-            Value::Text(_) => ColumnKind::Text,
-        });
+        self.see_as(names, row, Value::kind);
     }
 
     /// Extends the layout by a row as [`Layout::see_typed`], except that texts of numbers in these columns are numbers.
@@ -89,7 +111,12 @@ impl Layout {
         self.see_typed(names, &of(false));
     }
 
-    fn see_as(&mut self, names: &[String], row: &[Cell], kind: impl Fn(&Value) -> ColumnKind) {
+    fn see_as(
+        &mut self,
+        names: &[String],
+        row: &[Cell],
+        kind: impl Fn(&Value) -> Option<ColumnKind>,
+    ) {
         for name in names.iter().skip(self.columns.len()) {
             self.columns.push(ColumnLayout {
                 name: name.clone(),
@@ -101,7 +128,7 @@ impl Layout {
             column.list |= cell.list;
             for value in &cell.values {
                 if column.kind != Some(ColumnKind::Text) {
-                    column.kind = column.kind.max(Some(kind(value)));
+                    column.kind = column.kind.max(kind(value));
                 }
             }
         }
@@ -109,27 +136,28 @@ impl Layout {
 }
 
 /// Returns the type of a value. A text of a number counts as a number, unless leading zeros show that it is a name.
-pub(crate) fn kind(value: &Value) -> ColumnKind {
+pub(crate) fn kind(value: &Value) -> Option<ColumnKind> {
     match value {
-        Value::Int(_) => ColumnKind::Int,
-        Value::Float(_) => ColumnKind::Float,
-        Value::Text(text) => {
-            let digits = text.strip_prefix(b"-").unwrap_or(text);
-            // `.5` is a number, and `.` is none.
-            let first = digits.strip_prefix(b".").unwrap_or(digits);
-            let number = first.first().is_some_and(u8::is_ascii_digit);
-            if !number || digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit() {
-                return ColumnKind::Text;
-            }
-            let text = std::str::from_utf8(text).unwrap_or_default();
-            match (text.parse::<i64>(), text.parse::<f64>()) {
-                (Ok(_), _) => ColumnKind::Int,
-                // As a float, an unsigned id of 64 bits would be another id.
-                _ if text.parse::<u64>().is_ok() => ColumnKind::Text,
-                (_, Ok(number)) if number.is_finite() => ColumnKind::Float,
-                _ => ColumnKind::Text,
-            }
-        }
+        Value::Text(text) => Some(kind_of_text(text)),
+        typed => typed.kind(),
+    }
+}
+
+fn kind_of_text(text: &[u8]) -> ColumnKind {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    // `.5` is a number, and `.` is none.
+    let first = digits.strip_prefix(b".").unwrap_or(digits);
+    let number = first.first().is_some_and(u8::is_ascii_digit);
+    if !number || digits.len() > 1 && digits[0] == b'0' && digits[1].is_ascii_digit() {
+        return ColumnKind::Text;
+    }
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    match (text.parse::<i64>(), text.parse::<f64>()) {
+        (Ok(_), _) => ColumnKind::Int,
+        // As a float, an unsigned id of 64 bits would be another id.
+        _ if text.parse::<u64>().is_ok() => ColumnKind::Text,
+        (_, Ok(number)) if number.is_finite() => ColumnKind::Float,
+        _ => ColumnKind::Text,
     }
 }
 
@@ -142,6 +170,7 @@ pub(crate) fn int(value: &Value) -> i64 {
             .ok()
             .and_then(|text| text.parse().ok())
             .unwrap_or(0),
+        Value::Missing => 0,
     }
 }
 
@@ -155,6 +184,7 @@ pub(crate) fn float(value: &Value) -> Option<f64> {
             .parse()
             .ok()
             .filter(|number: &f64| number.is_finite()),
+        Value::Missing => None,
     }
 }
 
@@ -163,16 +193,19 @@ const EXPONENT_FROM: f64 = 1e16;
 /// Floats below this one are written with an exponent.
 const EXPONENT_BELOW: f64 = 1e-5;
 
+/// Up to here, the shortest decimal that parses to an `f32` has the same whole part as it.
+const WHOLE_IN_SHORT: f64 = 16_777_216.0;
+
 /// Appends a value as text. A float becomes the shortest decimal that parses to the same value: as an `f32` if the
-/// float is exactly one, otherwise as an `f64`. Very large and very small ones have an exponent (`repr` of Python), so that they are not
+/// float is exactly one of at most 2^24, otherwise as an `f64`: the shortest decimal of the `f32` 1728000128 is 1728000100. Very large and very small ones have an exponent (`repr` of Python), so that they are not
 /// taken for whole numbers beyond 64 bits.
 pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Int(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => {
             let short = *number as f32;
-            let is_short = f64::from(short) == *number;
             let far = number.abs();
+            let is_short = f64::from(short) == *number && far <= WHOLE_IN_SHORT;
             let has_exponent = far >= EXPONENT_FROM || far < EXPONENT_BELOW && far > 0.0;
             let text = match (is_short, has_exponent && number.is_finite()) {
                 (true, true) => format!("{short:e}"),
@@ -183,10 +216,21 @@ pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
             out.extend_from_slice(text.as_bytes());
         }
         Value::Text(text) => out.extend_from_slice(text),
+        Value::Missing => {}
     }
 }
 
 impl Value {
+    /// Returns the type of the value; absent without one.
+    pub fn kind(&self) -> Option<ColumnKind> {
+        match self {
+            Self::Int(_) => Some(ColumnKind::Int),
+            Self::Float(_) => Some(ColumnKind::Float),
+            Self::Text(_) => Some(ColumnKind::Text),
+            Self::Missing => None,
+        }
+    }
+
     /// Returns the value as the writers of text write it.
     pub fn to_text(&self) -> Vec<u8> {
         let mut out = Vec::new();

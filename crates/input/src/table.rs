@@ -4,7 +4,7 @@ mod copier;
 mod profile;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trainyard_storage::Storage;
 
@@ -18,7 +18,7 @@ use crate::{
     BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, Value,
 };
 
-pub use copier::RowCopier;
+pub use copier::{RowCopier, column_types, copy_rows};
 use profile::is_missing;
 pub use profile::{Absent, ColumnProfile, Numbers, Profile};
 pub use writer::TableWriter;
@@ -105,6 +105,17 @@ impl TableReader {
     /// are not among [`TableReader::columns`].
     pub fn unreadable(&self) -> &[(String, String)] {
         &self.unreadable
+    }
+
+    /// Returns the file of the latest row.
+    pub fn file(&self) -> Option<&Path> {
+        let place = self.next_file.checked_sub(1)?;
+        self.options.files.get(place).map(PathBuf::as_path)
+    }
+
+    /// Returns the number of the latest row in its file, from 1: the line of a text, and the record of other files.
+    pub fn row(&self) -> u64 {
+        self.reader.as_ref().map_or(0, |reader| reader.place().line)
     }
 
     /// Moves back to the first row. The columns stay.

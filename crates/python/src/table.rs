@@ -74,12 +74,7 @@ fn gathered(name: String, values: &Bound<'_, PyList>) -> PyResult<Gathered> {
             let Some(value) = value(&name, given)? else {
                 return Ok(false);
             };
-            let found = match value {
-                Value::Int(_) => ColumnKind::Int,
-                Value::Float(_) => ColumnKind::Float,
-                Value::Text(_) => ColumnKind::Text,
-            };
-            kind = kind.max(Some(found));
+            kind = kind.max(value.kind());
             cell.values.push(value);
             Ok(true)
         };

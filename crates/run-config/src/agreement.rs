@@ -182,8 +182,10 @@ impl Agreement {
             .0
             .keys()
             .chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
-        let shown =
-            |value: Option<&String>| value.map_or("not set".to_owned(), |value| short(value));
+        let shown = |key: &str, value: Option<&String>| match value {
+            None => "not set".to_owned(),
+            Some(value) => character(key, value).unwrap_or_else(|| short(value)),
+        };
         let different = keys.filter(|key| {
             let pair = (self.0.get(*key), other.0.get(*key));
             // A release or a version of the model's code may not know a constant.
@@ -195,8 +197,8 @@ impl Agreement {
         let mut told: Vec<String> = different
             .into_iter()
             .map(|key| {
-                let own = shown(self.0.get(key));
-                let given = shown(other.0.get(key));
+                let own = shown(key, self.0.get(key));
+                let given = shown(key, other.0.get(key));
                 format!(
                     "{} is {given} for {theirs} and {own} for {ours}",
                     short(key)
@@ -343,6 +345,14 @@ fn short(value: &str) -> String {
     out
 }
 
+/// Returns the value of a key of one character, as the job file has it: it is sent as the number of a byte.
+fn character(key: &str, value: &str) -> Option<String> {
+    let name = key.rsplit('.').next()?;
+    let byte = value.parse::<u8>().ok()?;
+    let is_character = matches!(name, "separator" | "delimiter");
+    is_character.then(|| Value::from(char::from(byte).to_string()).to_string())
+}
+
 fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes.min(text.len()))]
 }
@@ -394,6 +404,38 @@ kind = "linear_classifier"
 "#
         );
         Job::parse(Path::new("job.toml"), &text, &[]).expect("a good job")
+    }
+
+    #[test]
+    fn characters_are_told_as_the_job_file_has_them() {
+        let of = |character: &str| {
+            let text = format!(
+                r#"
+                model_dir = "m"
+                [input]
+                label = {{ column = "y" }}
+                delimiter = "{character}"
+                train = {{ files = ["a.csv"], epochs = 1 }}
+                [[feature]]
+                column = "x"
+                kind = "hashed"
+                buckets = 8
+                separator = "{character}"
+                [model]
+                kind = "linear_classifier"
+                "#
+            );
+            Agreement::of(&Job::parse(Path::new("job.toml"), &text, &[]).expect("a job"))
+        };
+        let told = of(";").differences(&of("\\t"), "one", "other");
+        let told = told.expect("they differ");
+        for part in [
+            r#"input.delimiter is "\t" for other and ";" for one"#,
+            r#"feature.0(x).separator is "\t" for other and ";" for one"#,
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!told.contains("59"), "{told}");
     }
 
     #[test]

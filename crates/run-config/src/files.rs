@@ -1,6 +1,7 @@
 //! Resolution of the files that a job names.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
@@ -45,13 +46,36 @@ pub fn ambiguous_files(job: &Job, part: &InputPart) -> Vec<Ambiguous> {
 /// # Errors
 /// As for [`resolve_files`].
 pub fn files_in_both(job: &Job, eval: &InputPart) -> Result<Vec<PathBuf>, Diagnostic> {
-    let eval: HashSet<PathBuf> = resolve_files(job, eval)?
+    let eval: HashSet<FileIdentity> = resolve_files(job, eval)?
         .iter()
-        .map(|file| identity(file))
+        .map(|file| FileIdentity::of(file))
         .collect();
     let mut train = resolve_files(job, &job.input.train)?;
-    train.retain(|file| eval.contains(&identity(file)));
+    train.retain(|file| eval.contains(&FileIdentity::of(file)));
     Ok(train)
+}
+
+/// What a file is, whatever its names and links are: two names with one identity have the same records.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FileIdentity {
+    /// The path of a file without links, or a URL.
+    Path(PathBuf),
+    /// Device and inode of a file that has several hard links.
+    Inode(u64, u64),
+}
+
+impl FileIdentity {
+    /// Returns the identity of a file.
+    pub fn of(path: &Path) -> Self {
+        if !is_remote(path)
+            && let Ok(metadata) = path.metadata()
+            // Of a file of one name, the path says what it is. Not every file system in user space has inodes of its own.
+            && metadata.nlink() > 1
+        {
+            return Self::Inode(metadata.dev(), metadata.ino());
+        }
+        Self::Path(identity(path))
+    }
 }
 
 /// A name of an input file with two meanings.
@@ -131,7 +155,7 @@ pub(crate) fn expand(names: &[String], beside: &Path) -> Result<Vec<PathBuf>, Di
 struct Files<'a> {
     paths: Vec<PathBuf>,
     /// Name or pattern that found each file, and the path by which it did.
-    names: HashMap<PathBuf, (&'a str, PathBuf)>,
+    names: HashMap<FileIdentity, (&'a str, PathBuf)>,
 }
 
 impl<'a> Files<'a> {
@@ -142,7 +166,7 @@ impl<'a> Files<'a> {
     fn add(&mut self, name: &'a str, found: Vec<PathBuf>) -> Result<(), Diagnostic> {
         for path in found {
             let by = (name, path.clone());
-            if let Some((other, first)) = self.names.insert(identity(&path), by) {
+            if let Some((other, first)) = self.names.insert(FileIdentity::of(&path), by) {
                 let message = if first == path {
                     format!(
                         "input file {} is there twice: by `{other}` and by `{name}`",
@@ -150,7 +174,7 @@ impl<'a> Files<'a> {
                     )
                 } else {
                     format!(
-                        "input files {} and {} are one file, by a link: `{other}` names the one, and `{name}` the other",
+                        "input files {} and {} are one file, by a link or a hard link: `{other}` names the one, and `{name}` the other",
                         first.display(),
                         path.display()
                     )
@@ -364,6 +388,37 @@ mod tests {
         assert!(
             text.contains("a.csv and") && text.contains("b.csv are one file, by a link"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn two_hard_links_to_one_file_are_one_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a.csv"), "x\n1\n").expect("written");
+        std::fs::write(path("other.csv"), "x\n1\n").expect("written");
+        std::fs::hard_link(path("a.csv"), path("b.csv")).expect("a link");
+        let pattern = |name: &str| vec![path(name).to_string_lossy().into_owned()];
+        let told = expand_files(&pattern("?.csv"))
+            .expect_err("refused")
+            .render();
+        assert!(
+            told.contains("b.csv are one file, by a link or a hard link"),
+            "{told}"
+        );
+        assert_eq!(
+            expand_files(&pattern("[ao]*.csv"))
+                .expect("two files")
+                .len(),
+            2
+        );
+        assert_eq!(
+            FileIdentity::of(&path("a.csv")),
+            FileIdentity::of(&path("b.csv"))
+        );
+        assert_ne!(
+            FileIdentity::of(&path("a.csv")),
+            FileIdentity::of(&path("other.csv"))
         );
     }
 }

@@ -29,7 +29,8 @@ pub use agreement::Agreement;
 pub use analysis::{Analysis, AnalysisRule, BoundaryPurpose};
 pub use feature::*;
 pub use files::{
-    Ambiguous, ambiguous_files, expand_files, files_in_both, identity, resolve_files, resolve_path,
+    Ambiguous, FileIdentity, ambiguous_files, expand_files, files_in_both, identity, resolve_files,
+    resolve_path,
 };
 pub use foreign_names::{FOREIGN_NAMES, ForeignName};
 pub use job::*;

@@ -280,10 +280,7 @@ async fn answer(
         ..
     } = service;
     let (head, body) = request.into_parts();
-    if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
-        let message = "a request of HTTP/1.1 must have the header Host";
-        return Err(Error::Request(message.to_owned()));
-    }
+    check_host(head.version, &head.headers)?;
     if let Some(hosts) = hosts {
         same_site::check(&head.headers, hosts)?;
     }
@@ -311,6 +308,17 @@ async fn answer(
     };
     activity.enter(Phase::Answering);
     dispatch(models, target, &body, header_length, intake).await
+}
+
+/// Refuses a request of several headers Host, of which a proxy may take another one than this server, and one of HTTP/1.1 without any
+/// (RFC 9112, section 3.2).
+fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Error> {
+    let message = match headers.get_all(HOST).iter().count() {
+        0 if version == Version::HTTP_11 => "a request of HTTP/1.1 must have the header Host",
+        0 | 1 => return Ok(()),
+        _ => "a request must have one header Host, given several",
+    };
+    Err(Error::Request(message.to_owned()))
 }
 
 /// Answers a request whose body has arrived.

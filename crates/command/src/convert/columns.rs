@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use trainyard_diagnostic::{Code, Diagnostic, listed};
-use trainyard_input::{Cell, ColumnKind, Format, Layout, TableReader, TimeUnit, Value};
+use trainyard_input::{
+    Cell, ColumnKind, ColumnType, Format, Layout, TableReader, TimeUnit, TypeKind, Value,
+};
 
 use super::fit::shown;
 
@@ -172,6 +174,111 @@ pub(crate) fn name_of(unit: Option<TimeUnit>) -> &'static str {
     found.map_or("days", |(name, _)| name)
 }
 
+/// Tells the columns of Parquet files whose values the output says in another way.
+pub(super) fn of_other_types(types: &[ColumnType], layout: &Layout, to: Format) -> Vec<Diagnostic> {
+    let has_types = matches!(to, Format::Parquet | Format::TfRecord);
+    let is_text = |name: &str| {
+        let mut columns = layout.columns.iter();
+        let column = columns.find(|column| column.name == name);
+        column.is_some_and(|column| column.kind == Some(ColumnKind::Text))
+    };
+    let told = types.iter().filter_map(|ColumnType { name, kind }| {
+        let (holds, becomes) = match kind {
+            TypeKind::Boolean => ("booleans".to_owned(), "the whole numbers 0 and 1"),
+            TypeKind::Duration(unit) => (
+                format!("durations in {unit}"),
+                "plain whole numbers in that unit",
+            ),
+            TypeKind::Decimal if has_types && is_text(name) => (
+                "decimals with more digits than a float keeps".to_owned(),
+                "texts",
+            ),
+            TypeKind::Decimal if has_types => ("decimals".to_owned(), "floats"),
+            TypeKind::Unsigned64 if has_types && is_text(name) => (
+                "whole numbers from 2^63, which 64 bits with a sign do not hold".to_owned(),
+                "texts of their digits",
+            ),
+            TypeKind::Decimal | TypeKind::Unsigned64 | TypeKind::Other => return None,
+        };
+        let message = format!(
+            "the column `{name}` holds {holds}, and is written to {} as {becomes}",
+            to.name()
+        );
+        Some(Diagnostic::warning(Code::E4005, message).help(
+            "a job reads the same from both; parquet without --missing, --missing-of and --numbers keeps the type for other programs",
+        ))
+    });
+    told.collect()
+}
+
+/// The types of the lists of a TFRecord's columns: each record says for itself which it has.
+#[derive(Debug, Default)]
+pub(crate) struct TypedLists(Vec<Option<TypedList>>);
+
+/// The first list of a column.
+#[derive(Debug)]
+struct TypedList {
+    kind: ColumnKind,
+    file: PathBuf,
+    row: u64,
+}
+
+impl TypedLists {
+    /// Looks at the latest row of the reader. `is_refused` says whether a column may not have two types, given whether one of them is
+    /// that of texts.
+    ///
+    /// # Errors
+    /// A column has another type than in an earlier record.
+    pub(crate) fn see(
+        &mut self,
+        reader: &TableReader,
+        row: &[Cell],
+        is_refused: impl Fn(&String, bool) -> bool,
+    ) -> Result<(), Diagnostic> {
+        self.0.resize_with(row.len().max(self.0.len()), || None);
+        let columns = self.0.iter_mut().zip(row).zip(reader.columns());
+        for ((known, cell), name) in columns {
+            let Some(kind) = cell.values.first().and_then(Value::kind) else {
+                continue;
+            };
+            let here = || TypedList {
+                kind,
+                file: reader.file().map(PathBuf::from).unwrap_or_default(),
+                row: reader.row(),
+            };
+            let first = known.get_or_insert_with(here);
+            let has_text = [first.kind, kind].contains(&ColumnKind::Text);
+            if first.kind != kind && is_refused(name, has_text) {
+                return Err(two_types(name, &here(), first));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn two_types(column: &str, found: &TypedList, first: &TypedList) -> Diagnostic {
+    let told = |list: &TypedList| {
+        let kind = match list.kind {
+            ColumnKind::Int => "an int64_list",
+            ColumnKind::Float => "a float_list",
+            ColumnKind::Text => "a bytes_list",
+        };
+        format!("{kind} in record {} of {}", list.row, list.file.display())
+    };
+    let message = format!(
+        "the column `{column}` has {}, and {}: records that become one file must have one type in each column",
+        told(first),
+        told(found)
+    );
+    let is_text = found.kind == ColumnKind::Text || first.kind == ColumnKind::Text;
+    let help = if is_text {
+        "write the records with one type in each column; where the texts are numbers, --numbers names the column"
+    } else {
+        "write the records with one type in each column, as `tf.train.FloatList` for numbers of which one has a fraction"
+    };
+    Diagnostic::error(Code::E4003, message).help(help)
+}
+
 /// What the texts of a column are.
 #[derive(Debug, Clone, Copy, Default)]
 struct Texts {
@@ -310,7 +417,7 @@ impl TextColumns {
 impl Texts {
     fn see(&mut self, value: &Value) {
         let text = match value {
-            Value::Int(_) => return,
+            Value::Int(_) | Value::Missing => return,
             Value::Float(_) => return self.has_fraction = true,
             Value::Text(text) => text,
         };

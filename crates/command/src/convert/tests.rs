@@ -41,6 +41,7 @@ fn said(value: &Value) -> String {
         Value::Int(number) => return number.to_string(),
         Value::Float(number) => return number.to_string(),
         Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::Missing => return String::new(),
     };
     match (text.parse::<i128>(), text.parse::<f64>()) {
         (Ok(_), _) | (_, Err(_)) => text,
@@ -337,4 +338,188 @@ fn floats_of_any_size_are_the_same_numbers_after_csv() {
     }
     let expected = numbers.map(|number| Value::Float(number.parse().expect("a number")));
     assert_eq!(found, expected);
+}
+
+/// Returns the rows of a file of two columns, `label` and another one, as a job takes them.
+#[cfg(feature = "parquet")]
+fn read_other(path: &Path, format: Format) -> Vec<Vec<String>> {
+    let is_text = matches!(format, Format::Csv | Format::Tsv);
+    let mut reader = TableReader::new(vec![path.to_owned()], format, None, None)
+        .divided(is_text.then_some(b'|'));
+    let mut row = Vec::new();
+    let mut out = Vec::new();
+    while reader.read(&mut row).expect("it is written well") {
+        let place = reader.columns().iter().position(|name| name != "label");
+        let cell = place.and_then(|place| row.get(place));
+        let values = cell.map_or(&[][..], |cell| cell.values.as_slice()).iter();
+        let said = values.map(said);
+        // A list of nothing has no value.
+        let said: Vec<String> = said.collect();
+        out.push(if said.concat().is_empty() {
+            Vec::new()
+        } else {
+            said
+        });
+    }
+    out
+}
+
+/// Each type of Parquet that is read, alone in a file, to each format and back to Parquet: the same values, or a refusal that names the
+/// column and the row.
+#[cfg(feature = "parquet")]
+#[test]
+fn every_type_of_parquet_keeps_its_values_in_every_format_or_is_refused_with_column_and_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../input/testdata");
+    let mut others = Vec::new();
+    let (mut kept, mut refused) = (0, 0);
+    for name in [
+        "types",
+        "arrow_types",
+        "decimals",
+        "int96",
+        "lists_with_nulls",
+    ] {
+        let file = data.join(format!("{name}.parquet"));
+        let mut reader = TableReader::new(vec![file.clone()], Format::Parquet, None, None);
+        let mut rows = 0;
+        while reader.read(&mut Vec::new()).expect("read") {
+            rows += 1;
+        }
+        for column in reader.columns().to_vec() {
+            let source = folder.path().join("source.parquet");
+            let of = trainyard_input::Kept {
+                files: vec![file.clone()],
+                columns: vec![column.clone()],
+            };
+            let label = [Cell {
+                values: vec![Value::Int(1)],
+                list: false,
+            }];
+            let mut layout = Layout::default();
+            layout.see_typed(&["label".to_owned()], &label);
+            let mut writer = TableWriter::create_with_kept(&source, layout, &of).expect("created");
+            for _ in 0..rows {
+                writer.write(&label).expect("written");
+            }
+            writer.finish().expect("finished");
+            let expected = read_other(&source, Format::Parquet);
+            for (to, ending) in FORMATS.into_iter().take(4) {
+                let out = folder.path().join(format!("out.{ending}"));
+                let back = folder.path().join(format!("back-{ending}.parquet"));
+                let words = ["convert".as_ref(), source.as_os_str(), out.as_os_str()];
+                let force = ["--force".as_ref()];
+                // Its floats have 32 bits, which is told.
+                let rounded = |rows: Vec<Vec<String>>| match to {
+                    Format::TfRecord => rows.into_iter().map(in_32_bits).collect(),
+                    _ => rows,
+                };
+                match convert_to(&[&words[..], &force].concat()) {
+                    Ok(()) => {
+                        kept += 1;
+                        let known = |path: &Path| column_types(&[path.to_owned()], None);
+                        if to == Format::Parquet {
+                            assert_eq!(known(&out).expect("types"), known(&source).expect("types"));
+                        }
+                        let found = rounded(read_other(&out, to));
+                        let expected = rounded(expected.clone());
+                        let words = ["convert".as_ref(), out.as_os_str(), back.as_os_str()];
+                        let more = ["--force", "--separator", "|"].map(std::ffi::OsStr::new);
+                        convert_to(&[&words[..], &more].concat()).expect("converted back");
+                        let again = rounded(read_other(&back, Format::Parquet));
+                        if found != expected || again != expected {
+                            others.push(format!(
+                                "{name} {column} {ending}: {expected:?} {found:?} {again:?}"
+                            ));
+                        }
+                    }
+                    Err(told) => {
+                        refused += 1;
+                        assert!(
+                            told.contains(&format!("`{column}`")) && told.contains("row "),
+                            "{name} {column} {ending}: {told}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(others.is_empty(), "{others:#?}");
+    assert!(kept > 100 && refused > 5, "{kept} kept, {refused} refused");
+}
+
+#[cfg(feature = "parquet")]
+fn in_32_bits(values: Vec<String>) -> Vec<String> {
+    let short = |text: String| match text.parse::<f64>() {
+        Ok(number) if number.fract() != 0.0 || number.abs() > 1e15 => (number as f32).to_string(),
+        _ => text,
+    };
+    values.into_iter().map(short).collect()
+}
+
+#[test]
+fn records_whose_columns_have_other_types_do_not_become_one_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let kinds = [
+        ("ints", ColumnKind::Int, "an int64_list"),
+        ("floats", ColumnKind::Float, "a float_list"),
+        ("texts", ColumnKind::Text, "a bytes_list"),
+    ];
+    for (name, kind, _) in kinds {
+        write(&path(name), Format::TfRecord, kind, &[&["1"], &["2"]]).expect("written");
+    }
+    let out = path("out.tfrecord");
+    for (first, _, first_kind) in kinds {
+        for (second, _, second_kind) in kinds {
+            let joined = path("joined.tfrecord");
+            let bytes = [first, second].map(|name| std::fs::read(path(name)).expect("read"));
+            std::fs::write(&joined, bytes.concat()).expect("written");
+            let (one, other) = (path(first), path(second));
+            let files: [&[&Path]; 2] = [&[&joined], &[&one, &other]];
+            for files in files {
+                if first == second && files.len() > 1 {
+                    continue;
+                }
+                for out in [&out, &path("out.csv")] {
+                    let mut words: Vec<&std::ffi::OsStr> = vec!["convert".as_ref()];
+                    words.extend(files.iter().map(|file| file.as_os_str()));
+                    words.push(out.as_os_str());
+                    words.extend(["--force", "--from", "tfrecord"].map(std::ffi::OsStr::new));
+                    let outcome = convert_to(&words);
+                    if first == second {
+                        outcome.expect("one type");
+                        continue;
+                    }
+                    let told = outcome.expect_err("two types");
+                    let record = if files.len() > 1 { 1 } else { 3 };
+                    let here = format!("{second_kind} in record {record} of");
+                    for part in ["`x`", first_kind, here.as_str()] {
+                        assert!(told.contains(part), "{part}: {told}");
+                    }
+                    assert!(
+                        files
+                            .iter()
+                            .all(|file| told.contains(&file.display().to_string()))
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_floats_beyond_those_of_32_bits_keep_their_digits_in_text() {
+    for number in [
+        1_728_000_128.0,
+        16_777_218.0,
+        3_000_000_000_000.0,
+        0.5,
+        16_777_216.0,
+    ] {
+        let text = Value::Float(number).to_text();
+        let text = String::from_utf8(text).expect("digits");
+        assert_eq!(text.parse::<f64>(), Ok(number), "{text}");
+    }
+    assert_eq!(Value::Float(f64::from(0.1_f32)).to_text(), b"0.1");
 }

@@ -9,8 +9,10 @@ use super::plan::{is_id, merged};
 use crate::data_warnings::{doubtful_commas, listed_units, units_of_times};
 
 mod styles;
+mod totals;
 
 use styles::of_styles;
+pub(super) use totals::of_total;
 
 /// Least share of numbers in a column that was probably meant as one of numbers.
 const NUMBERS_SHARE_MIN: f64 = 0.9;

@@ -113,7 +113,10 @@ impl Plan {
         for (name, kind) in &found.unreadable {
             left_out.push((
                 name.clone(),
-                format!("its values are of the type {kind}, which a feature cannot have"),
+                format!(
+                    "a column of the type {kind} has more than one value or one list of values a row, and is no feature: write a column of its \
+                     own in its place (pyarrow: `Table.flatten` for structures, `pyarrow.compute.list_flatten` for lists in lists)"
+                ),
             ));
         }
         if features.is_empty() {

@@ -210,7 +210,7 @@ fn pass(
 fn bytes(cell: &Cell) -> u64 {
     let values = cell.values.iter().map(|value| match value {
         Value::Text(text) => text.len() as u64,
-        Value::Int(_) | Value::Float(_) => 8,
+        Value::Int(_) | Value::Float(_) | Value::Missing => 8,
     });
     1 + values.sum::<u64>()
 }

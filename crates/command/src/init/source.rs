@@ -1,16 +1,19 @@
 //! Input files of `trainyard init`: their format and the names of their columns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    ColumnKind, Decimal, Error, Format, MissingTexts, NumberStyle, Options, Profile, TableReader,
-    TextEncoding, TextStyle, Value,
+    ColumnKind, Compression, Decimal, Error, Format, MissingTexts, NumberStyle, Options, Profile,
+    TableReader, TextEncoding, TextStyle, Value,
 };
-use trainyard_run_config::{expand_files, identity};
+use trainyard_run_config::{FileIdentity, expand_files};
+use trainyard_storage::is_remote;
 
-use super::doubts::{Doubt, doubts, of_times};
+use super::doubts::{Doubt, doubts, of_times, of_total};
 use super::job_file::quoted;
 use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
@@ -21,6 +24,12 @@ const LINES_MAX: usize = 200;
 
 /// Records of each file that show the types of its columns.
 const ROWS_OF_TYPES: usize = 1000;
+
+/// Most bytes of the last line of a file.
+const LINE_BYTES_MAX: u64 = 1 << 16;
+
+/// Most files whose last record is told.
+const TOTALS_MAX: usize = 3;
 
 /// A byte that no text file has between its fields, and that leaves lines whole.
 const NO_DELIMITER: u8 = 0x1f;
@@ -57,9 +66,12 @@ impl Source {
             Some(expand_files(&arguments.eval)?)
         };
         let found = train.len();
-        let of_evaluation: Vec<PathBuf> =
-            eval.iter().flatten().map(|file| identity(file)).collect();
-        train.retain(|file| !of_evaluation.contains(&identity(file)));
+        let of_evaluation: HashSet<FileIdentity> = eval
+            .iter()
+            .flatten()
+            .map(|file| FileIdentity::of(file))
+            .collect();
+        train.retain(|file| !of_evaluation.contains(&FileIdentity::of(file)));
         let withheld = found - train.len();
         if train.is_empty() {
             let message =
@@ -280,7 +292,41 @@ impl Source {
         let delimiter = self.is_text().then(|| self.delimiter());
         let mut doubts = doubts(found, &self.mixed, (delimiter, time), &self.style.numbers);
         doubts.extend(of_times(found, time));
+        let files = self.train.iter().chain(self.eval.iter().flatten());
+        let totals = files.filter_map(|file| {
+            let record = self.last_record(file)?;
+            of_total(
+                &file.display().to_string(),
+                &record,
+                found,
+                &self.style.numbers,
+            )
+        });
+        doubts.extend(totals.take(TOTALS_MAX));
         doubts
+    }
+
+    /// Returns the fields of the last line of a local text file, by the names of their columns; none of a file of another form.
+    fn last_record(&self, file: &Path) -> Option<Vec<(String, String)>> {
+        if !self.is_text() || is_remote(file) || Compression::of(file) != Compression::None {
+            return None;
+        }
+        let names = match &self.columns {
+            Some(names) => names.clone(),
+            None => {
+                let files = vec![file.to_owned()];
+                let reader = TableReader::new(files, self.format, None, None);
+                let mut reader = reader.trimmed().in_style(self.style.clone());
+                reader.read(&mut Vec::new()).ok()?;
+                reader.columns().to_vec()
+            }
+        };
+        let line = last_line(file).ok()??;
+        let fields = fields(&line, self.delimiter()).into_iter();
+        let fields = fields.map(|field| String::from_utf8_lossy(field).into_owned());
+        let fields: Vec<String> = fields.collect();
+        let is_whole = fields.len() == names.len() && !names.is_empty();
+        is_whole.then(|| names.into_iter().zip(fields).collect())
     }
 
     /// Describes how the files are read, if not as usual, one entry per line.
@@ -399,6 +445,21 @@ impl Source {
     pub(super) fn format_name(&self) -> &'static str {
         self.format.name()
     }
+}
+
+/// Returns the last line of a file that is not empty, if it is not longer than a line is.
+fn last_line(file: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(file)?;
+    let bytes = file.metadata()?.len();
+    let begin = bytes.saturating_sub(LINE_BYTES_MAX);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut end = Vec::new();
+    file.take(LINE_BYTES_MAX).read_to_end(&mut end)?;
+    let is_end_of_line = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let length = end.iter().rposition(|byte| !is_end_of_line(byte));
+    let end = &end[..length.map_or(0, |place| place + 1)];
+    let line = end.iter().rposition(|byte| *byte == b'\n');
+    Ok(line.map(|place| end[place + 1..].to_vec()))
 }
 
 /// Reads the first lines of a file.

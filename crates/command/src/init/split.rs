@@ -138,6 +138,7 @@ fn as_number(column: &ColumnProfile, value: &Value) -> Option<f64> {
         Value::Int(number) => Some(*number as f64),
         Value::Float(number) => Some(*number),
         Value::Text(text) => column.number(text),
+        Value::Missing => None,
     }
 }
 
@@ -400,7 +401,7 @@ fn lacks(names: &[String], row: &[Cell], column: &str, missing: &[String]) -> bo
     let place = names.iter().position(|name| name == column);
     let values = place.and_then(|place| Some(row.get(place)?.values.as_slice()));
     match values.unwrap_or_default() {
-        [] => true,
+        [] | [Value::Missing] => true,
         [Value::Text(text)] => missing
             .iter()
             .any(|word| word.as_bytes() == text.as_slice()),

@@ -11,7 +11,7 @@ use trainyard_model::Prediction;
 use trainyard_predictor::Predicted;
 
 use super::{ERROR, WAITING_MAX, none_is_readable, nonfinite, written_keys};
-use crate::convert::unwritten;
+use crate::convert::{TypedLists, unwritten};
 
 /// A table of predictions. Its file appears when it is whole.
 pub(super) struct Table {
@@ -176,6 +176,7 @@ fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diag
         .collect();
     let mut have_values = vec![false; kept.len()];
     let mut row = Vec::new();
+    let mut lists = TypedLists::default();
     let mut reader = TableReader::new(
         input.files.clone(),
         input.format,
@@ -190,6 +191,9 @@ fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diag
             Err(trainyard_input::Error::Row(_)) => continue,
             Err(error) => return Err(error.into()),
         }
+        if input.format == Format::TfRecord {
+            lists.see(&reader, &row, |name, _| kept.contains(name))?;
+        }
         for (place, column) in columns.iter_mut().enumerate() {
             let found = reader
                 .columns()
@@ -200,7 +204,9 @@ fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diag
             };
             column.list |= cell.list || cell.values.len() > 1;
             have_values[place] |= !cell.values.is_empty();
-            column.kind = column.kind.max(cell.values.iter().map(kind_of).max());
+            column.kind = column
+                .kind
+                .max(cell.values.iter().filter_map(Value::kind).max());
         }
     }
     for (column, has_values) in columns.iter_mut().zip(have_values) {
@@ -209,12 +215,4 @@ fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diag
         }
     }
     Ok(columns)
-}
-
-fn kind_of(value: &Value) -> ColumnKind {
-    match value {
-        Value::Int(_) => ColumnKind::Int,
-        Value::Float(_) => ColumnKind::Float,
-        Value::Text(_) => ColumnKind::Text,
-    }
 }

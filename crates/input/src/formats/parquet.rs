@@ -5,9 +5,15 @@ mod absent;
 #[cfg(feature = "parquet")]
 mod column;
 #[cfg(feature = "parquet")]
+mod column_type;
+#[cfg(feature = "parquet")]
 mod copy;
 #[cfg(feature = "parquet")]
+mod durations;
+#[cfg(feature = "parquet")]
 mod kept;
+#[cfg(feature = "parquet")]
+mod merged;
 #[cfg(feature = "parquet")]
 mod pages;
 mod parser;
@@ -19,11 +25,13 @@ mod rows;
 mod writer;
 
 #[cfg(not(feature = "parquet"))]
-pub(crate) use self::absent::ParquetCopier;
+pub(crate) use self::absent::{ParquetCopier, column_types};
 #[cfg(not(feature = "parquet"))]
 use self::absent::{ParquetRows, ParquetWriter};
 #[cfg(feature = "parquet")]
 pub(crate) use self::copy::ParquetCopier;
+#[cfg(feature = "parquet")]
+pub(crate) use self::merged::column_types;
 use self::parser::RowParser;
 #[cfg(feature = "parquet")]
 use self::rows::ParquetRows;
@@ -96,7 +104,7 @@ fn table_cells<'a>(
             Cell::List(count) => {
                 target.list = true;
                 for _ in 0..count {
-                    target.values.extend(value(next()?));
+                    target.values.push(value(next()?).unwrap_or(Value::Missing));
                 }
             }
             Cell::Float(number) if number.is_nan() => {}

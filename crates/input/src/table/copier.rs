@@ -1,12 +1,38 @@
 //! Copies of rows of Parquet files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::Error;
-use crate::formats::ParquetCopier;
+use crate::formats::{ParquetCopier, parquet_types};
+use crate::{ColumnType, Error};
+
+/// Returns the types of the columns, or of those of these names, of Parquet files that become one: whole numbers of several sizes go together, and floats.
+///
+/// # Errors
+/// A file cannot be read, or a column has other types in two files.
+pub fn column_types(files: &[PathBuf], names: Option<&[String]>) -> Result<Vec<ColumnType>, Error> {
+    parquet_types(files, names)
+}
+
+/// Copies all rows of Parquet files that have the same columns into one file, with the types and bits of the originals, and returns the
+/// number of rows and of columns. Of whole numbers of several sizes, and of floats, the copy has the largest. The copy appears when it is
+/// whole.
+///
+/// # Errors
+/// A file cannot be read or created, or a column has types that do not go together.
+pub fn copy_rows(files: &[PathBuf], output: &Path) -> Result<(u64, usize), Error> {
+    let mut copier = ParquetCopier::open(files, &[output.to_owned()], None)?;
+    let (rows, columns) = copier.size();
+    for _ in 0..rows {
+        copier.place(Some(0))?;
+    }
+    if rows > 0 {
+        copier.finish(1)?;
+    }
+    Ok((rows, columns))
+}
 
 /// Copier of rows of Parquet files that have the same columns, in any order, into two files. Their columns have the types and bits of
-/// the originals, also those that no job can read. The files have temporary names until they are finished; unfinished ones are removed.
+/// the originals, also those that no job can read; of whole numbers of several sizes, and of floats, the largest. The files have temporary names until they are finished; unfinished ones are removed.
 pub struct RowCopier(ParquetCopier);
 
 impl RowCopier {
@@ -19,7 +45,7 @@ impl RowCopier {
         parts: [PathBuf; 2],
         whole: Option<&str>,
     ) -> Result<Self, Error> {
-        ParquetCopier::open(files, parts, whole).map(Self)
+        ParquetCopier::open(files, &parts, whole).map(Self)
     }
 
     /// Places the next row in the part 0 or 1, or in none.

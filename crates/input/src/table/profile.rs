@@ -138,22 +138,21 @@ impl ColumnProfile {
         let is_missing = match cell.values.as_slice() {
             [] => true,
             [value] => is_missing(value, missing, &self.style),
-            _ => false,
+            values => values.iter().all(|value| *value == Value::Missing),
         };
         if is_missing {
             self.missing += 1;
             return;
         }
-        let length = cell.values.len() as u64;
+        let values = cell.values.iter().filter(|value| **value != Value::Missing);
+        let length = values.clone().count() as u64;
         self.lengths = match self.present {
             0 => (length, length),
             _ => (self.lengths.0.min(length), self.lengths.1.max(length)),
         };
         self.present += 1;
         self.values += length;
-        for value in &cell.values {
-            self.see_value(value);
-        }
+        values.for_each(|value| self.see_value(value));
         if self.numbers.fractions > 0 {
             self.first_fraction.get_or_insert(row);
         }
@@ -202,11 +201,11 @@ impl ColumnProfile {
             Value::Text(text) if !self.style.is_plain() => match plain_number(&self.style, text) {
                 Some(plain) => {
                     let plain = Value::Text(plain.text.into_owned().into_bytes());
-                    (kind(&plain), float(&plain))
+                    (kind(&plain).unwrap_or(ColumnKind::Text), float(&plain))
                 }
                 None => (ColumnKind::Text, None),
             },
-            value => (kind(value), float(value)),
+            value => (kind(value).unwrap_or(ColumnKind::Text), float(value)),
         }
     }
 
@@ -342,8 +341,9 @@ pub(super) fn is_missing(value: &Value, missing: &Missing, style: &NumberStyle) 
         Value::Text(text) if !style.is_plain() => {
             missing.written_in(Some(style), text, &FieldKind::FLOAT)
         }
-        Value::Text(text) if kind(value) == ColumnKind::Text => missing.text(text),
+        Value::Text(text) if kind(value) == Some(ColumnKind::Text) => missing.text(text),
         Value::Text(text) => missing.written(text, &FieldKind::FLOAT),
+        Value::Missing => true,
     }
 }
 

@@ -2,8 +2,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use parquet::column::writer::ColumnWriter;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::SchemaDescriptor;
 use trainyard_input::*;
 
 use crate::testdata;
@@ -70,7 +75,8 @@ fn values_of(path: &Path, column: &str) -> Vec<String> {
 #[test]
 fn copies_of_rows_have_the_types_and_bits_of_the_original() {
     let folder = tempfile::tempdir().expect("a folder");
-    for name in FILES {
+    // pyarrow wrote it: durations, structures, lists in lists, maps, and a column without a type.
+    for name in FILES.into_iter().chain(["arrow_types.parquet"]) {
         let file = testdata(name);
         let all = rows(&file);
         let parts = ["a.parquet", "b.parquet"].map(|part| folder.path().join(part));
@@ -126,6 +132,233 @@ fn files_of_the_same_types_become_one_and_a_part_of_a_file_may_be_left_out() {
     let refused = RowCopier::create(&others, parts, None).expect_err("other columns");
     let told = refused.to_string();
     assert!(told.contains("has another type than in"), "{told}");
+}
+
+/// Writes a file with one column, `x`, of a type in the words of the format. Each row has one value.
+fn write_column(path: &Path, kind: &str, numbers: &[i32]) {
+    let schema = parse_message_type(&format!("message schema {{ {kind} }}")).expect("a type");
+    let levels = SchemaDescriptor::new(Arc::new(schema.clone())).column(0);
+    let definitions = vec![levels.max_def_level(); numbers.len()];
+    let repetitions = vec![0; numbers.len()];
+    let file = File::create(path).expect("created");
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(schema), Default::default()).expect("a writer");
+    let mut group = writer.next_row_group().expect("a group");
+    let mut column = group.next_column().expect("a column").expect("a column");
+    let (definitions, repetitions) = (Some(&definitions[..]), Some(&repetitions[..]));
+    fn values<T>(numbers: &[i32], of: impl Fn(i32) -> T) -> Vec<T> {
+        numbers.iter().map(|number| of(*number)).collect()
+    }
+    let written = match column.untyped() {
+        ColumnWriter::BoolColumnWriter(column) => {
+            column.write_batch(&values(numbers, |one| one != 0), definitions, repetitions)
+        }
+        ColumnWriter::Int32ColumnWriter(column) => {
+            column.write_batch(numbers, definitions, repetitions)
+        }
+        ColumnWriter::Int64ColumnWriter(column) => {
+            column.write_batch(&values(numbers, i64::from), definitions, repetitions)
+        }
+        ColumnWriter::FloatColumnWriter(column) => {
+            column.write_batch(&values(numbers, |one| one as f32), definitions, repetitions)
+        }
+        ColumnWriter::DoubleColumnWriter(column) => {
+            column.write_batch(&values(numbers, f64::from), definitions, repetitions)
+        }
+        ColumnWriter::ByteArrayColumnWriter(column) => column.write_batch(
+            &values(numbers, |one| one.to_string().into_bytes().into()),
+            definitions,
+            repetitions,
+        ),
+        _ => panic!("no values of {kind}"),
+    };
+    written.expect("written");
+    column.close().expect("closed");
+    group.close().expect("closed");
+    writer.close().expect("closed");
+}
+
+#[test]
+fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_refused_otherwise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (left, right, out) = (
+        path("left.parquet"),
+        path("right.parquet"),
+        path("out.parquet"),
+    );
+    let list = |element: &str| {
+        format!("optional group x (LIST) {{ repeated group list {{ {element} element; }} }}")
+    };
+    let (narrow, wide) = (list("required int32"), list("optional int64"));
+    let texts = "optional binary x (UTF8);";
+    let taken = [
+        (
+            "optional int32 x;",
+            "optional int64 x;",
+            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
+        ),
+        (
+            "optional int32 x (UINT_32);",
+            "optional int64 x;",
+            ["Long(4294967295)", "Long(7)", "Long(-1)", "Long(7)"],
+        ),
+        (
+            "optional int32 x (INT_8);",
+            "optional int32 x (INT_16);",
+            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
+        ),
+        (
+            "optional float x;",
+            "optional double x;",
+            ["Double(-1.0)", "Double(7.0)", "Double(-1.0)", "Double(7.0)"],
+        ),
+        (
+            "required int64 x;",
+            "optional int64 x;",
+            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
+        ),
+        (
+            "required int64 x;",
+            "required int64 x;",
+            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
+        ),
+        (
+            narrow.as_str(),
+            wide.as_str(),
+            [
+                "ListInternal(List { elements: [Long(-1)] })",
+                "ListInternal(List { elements: [Long(7)] })",
+                "ListInternal(List { elements: [Long(-1)] })",
+                "ListInternal(List { elements: [Long(7)] })",
+            ],
+        ),
+    ];
+    for (one, other, values) in taken {
+        for (first, second) in [(one, other), (other, one)] {
+            write_column(&left, first, &[-1, 7]);
+            write_column(&right, second, &[-1, 7]);
+            let found = copy_rows(&[left.clone(), right.clone()], &out);
+            assert_eq!(found.expect("it is exact"), (4, 1), "{first} {second}");
+            let mut expected = values.to_vec();
+            if first != one {
+                expected.rotate_left(2);
+            }
+            assert_eq!(values_of(&out, "x"), expected, "{first} {second}");
+            column_types(&[left.clone(), right.clone()], None).expect("it is exact");
+        }
+    }
+    std::fs::remove_file(&out).expect("removed");
+    let refused = [
+        (
+            "optional int64 x;",
+            "int64",
+            "optional int64 x (UINT_64);",
+            "uint64",
+        ),
+        ("optional int64 x;", "int64", "optional double x;", "double"),
+        (
+            "optional int64 x;",
+            "int64",
+            "optional int64 x (TIMESTAMP(MILLIS,true));",
+            "timestamp[ms, tz=UTC]",
+        ),
+        (
+            "optional int64 x (TIMESTAMP(MICROS,true));",
+            "timestamp[us, tz=UTC]",
+            "optional int64 x (TIMESTAMP(MILLIS,true));",
+            "timestamp[ms, tz=UTC]",
+        ),
+        (
+            "optional int64 x (TIMESTAMP(MICROS,true));",
+            "timestamp[us, tz=UTC]",
+            "optional int64 x (TIMESTAMP(MICROS,false));",
+            "timestamp[us]",
+        ),
+        (
+            "optional int32 x (DATE);",
+            "date32[day]",
+            "optional int32 x;",
+            "int32",
+        ),
+        ("optional boolean x;", "bool", "optional int64 x;", "int64"),
+        (
+            "optional int32 x (DECIMAL(9,2));",
+            "decimal(9, 2)",
+            "optional int32 x (DECIMAL(9,3));",
+            "decimal(9, 3)",
+        ),
+        (
+            "optional int32 x (DECIMAL(9,2));",
+            "decimal(9, 2)",
+            "optional double x;",
+            "double",
+        ),
+        (texts, "string", "optional binary x;", "binary"),
+        (texts, "string", "optional int64 x;", "int64"),
+        (wide.as_str(), "list<int64>", "optional int64 x;", "int64"),
+    ];
+    for (one, name, other, other_name) in refused {
+        write_column(&left, one, &[0, 7]);
+        write_column(&right, other, &[0, 7]);
+        let files = [left.clone(), right.clone()];
+        let whole = copy_rows(&files, &out)
+            .expect_err("another type")
+            .to_string();
+        let types = column_types(&files, None)
+            .expect_err("another type")
+            .to_string();
+        assert_eq!(whole, types);
+        let (left, right) = (left.display().to_string(), right.display().to_string());
+        for part in ["`x`", name, other_name, left.as_str(), right.as_str()] {
+            assert!(whole.contains(part), "{part}: {whole}");
+        }
+        assert!(!out.exists());
+    }
+}
+
+#[test]
+fn durations_of_two_units_are_no_one_column_though_the_files_hold_plain_numbers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.parquet");
+    let (seconds, milliseconds) = (
+        testdata("duration_s.parquet"),
+        testdata("duration_ms.parquet"),
+    );
+    let files = [seconds.clone(), milliseconds];
+    let told = copy_rows(&files, &out).expect_err("two units").to_string();
+    assert!(
+        told.contains("`d`") && told.contains("duration[ms], and duration[s]"),
+        "{told}"
+    );
+    let plain = folder.path().join("plain.parquet");
+    write_column(&plain, "optional int64 d;", &[1]);
+    let told = copy_rows(&[seconds.clone(), plain], &out).expect_err("no duration");
+    assert!(
+        told.to_string().contains("int64, and duration[s]"),
+        "{told}"
+    );
+    assert_eq!(
+        copy_rows(&[seconds.clone(), seconds.clone()], &out).expect("one unit"),
+        (4, 1)
+    );
+    assert_eq!(types(&out), types(&seconds));
+    let found = column_types(&[testdata("arrow_types.parquet")], None).expect("types");
+    let durations = found.iter().filter_map(|column| match &column.kind {
+        TypeKind::Duration(unit) => Some((column.name.as_str(), unit.as_str())),
+        _ => None,
+    });
+    assert_eq!(
+        durations.collect::<Vec<_>>(),
+        [
+            ("d_list", "ms"),
+            ("d_ms", "ms"),
+            ("d_ns", "ns"),
+            ("d_s", "s"),
+            ("d_us", "us"),
+            ("s.d", "us"),
+        ]
+    );
 }
 
 #[test]

@@ -445,3 +445,40 @@ fn the_type_of_the_values_of_a_list_is_told_before_their_number() {
         "{text}"
     );
 }
+
+#[test]
+fn columns_have_their_paths_in_arrow_and_those_that_cannot_be_read_the_type_of_their_field() {
+    let file = testdata("arrow_types.parquet");
+    let mut reader = TableReader::new(vec![file], Format::Parquet, None, None);
+    let mut row = Vec::new();
+    assert!(reader.read(&mut row).expect("read"));
+    let columns = reader.columns();
+    for name in [
+        "d_s", "d_list", "s.d", "s.n", "flags", "ls.b", "sl.l", "nul",
+    ] {
+        assert!(
+            columns.iter().any(|column| column == name),
+            "{name}: {columns:?}"
+        );
+    }
+    let place = |name: &str| columns.iter().position(|column| column == name);
+    let values = |name: &str| row[place(name).expect("a column")].values.clone();
+    assert_eq!(values("sl.l"), [Value::Int(1), Value::Int(2)]);
+    assert_eq!(values("ls.b"), [Value::Int(1), Value::Missing]);
+    assert_eq!(
+        values("flags"),
+        [Value::Int(1), Value::Missing, Value::Int(0)]
+    );
+    let unreadable = reader.unreadable().iter();
+    let unreadable: Vec<(&str, &str)> = unreadable
+        .map(|(name, kind)| (name.as_str(), kind.as_str()))
+        .collect();
+    assert_eq!(
+        unreadable,
+        [
+            ("ll", "list<list<int32>>"),
+            ("m.key_value.key", "map<string, int64>"),
+            ("m.key_value.value", "map<string, int64>"),
+        ]
+    );
+}

@@ -9,6 +9,7 @@ use parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
 use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use super::column_type::{arrow_name, arrow_path, arrow_type, is_in_list};
 use crate::column_names::{Place, places};
 use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
 use crate::error::ONE_VALUE;
@@ -59,8 +60,8 @@ impl Values {
 /// A column that can be read.
 #[derive(Debug, Clone)]
 pub(super) struct ParquetColumn {
-    /// Name of the column in jobs: the path from the root, joined by dots. A list that is the only
-    /// leaf of its root field has the name of that field.
+    /// Name of the column in jobs: the path from the root, joined by dots, without the groups that hold the values of a list. A repeated
+    /// field that the file does not call a list, and that is the only leaf of its root field, has the name of that field.
     pub(super) name: String,
     /// Place of the column among the leaves.
     pub(super) leaf: usize,
@@ -72,7 +73,7 @@ pub(super) struct ParquetColumn {
     pub(super) defined: i16,
     /// Least definition level of a place in a list: of lower ones, the list is empty or absent.
     pub(super) listed: i16,
-    /// Type of the column in the words of the format.
+    /// Type of the column in the words of Arrow; of one that cannot be read, that of its root field.
     pub(super) type_name: String,
     /// The file says that the column has no values, and so no type of them.
     pub(super) is_untyped: bool,
@@ -102,15 +103,12 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
         let alone = leaves_of_roots.get(&root(leaf)) == Some(&1);
         let list = leaf.max_rep_level() > 0;
         let readable = leaf.max_rep_level() == 0 || leaf.max_rep_level() == 1 && alone;
-        let name = if list && alone {
+        let name = if list && alone && !is_in_list(schema, leaf) {
             root(leaf)
         } else {
-            leaf.path().string()
+            arrow_path(schema, leaf)
         };
-        let inner = match leaf.logical_type_ref() {
-            Some(logical) => format!("{:?} ({logical:?})", leaf.physical_type()),
-            None => format!("{:?}", leaf.physical_type()),
-        };
+        let inner = arrow_name(leaf.self_type(), None);
         ParquetColumn {
             name,
             leaf: place,
@@ -118,10 +116,10 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
             list,
             defined: leaf.max_def_level(),
             listed: listed_level(schema, leaf),
-            type_name: if list {
-                format!("a list of {inner}")
-            } else {
-                inner
+            type_name: match (readable, list) {
+                (false, _) => arrow_type(schema.get_column_root(place)),
+                (true, true) => format!("list<{inner}>"),
+                (true, false) => inner,
             },
             is_untyped: matches!(leaf.logical_type_ref(), Some(LogicalType::Unknown)),
             keeps_digits: false,
@@ -574,6 +572,20 @@ impl ColumnCursor {
 }
 
 impl Buffer {
+    /// Returns a buffer without values of a type.
+    pub(super) fn of(physical: Physical) -> Self {
+        match physical {
+            Physical::BOOLEAN => Self::Bool(Vec::new()),
+            Physical::INT32 => Self::Int32(Vec::new()),
+            Physical::INT64 => Self::Int64(Vec::new()),
+            Physical::INT96 => Self::Int96(Vec::new()),
+            Physical::FLOAT => Self::Float(Vec::new()),
+            Physical::DOUBLE => Self::Double(Vec::new()),
+            Physical::BYTE_ARRAY => Self::Bytes(Vec::new()),
+            Physical::FIXED_LEN_BYTE_ARRAY => Self::Fixed(Vec::new()),
+        }
+    }
+
     /// Returns a buffer without values of the same type.
     pub(super) fn of_this_type(&self) -> Self {
         match self {

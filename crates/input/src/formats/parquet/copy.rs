@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Repetition, Type as Physical};
 use parquet::errors::{ParquetError, Result as Outcome};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 use trainyard_storage::ResultFile;
 
-use super::raw::{FileWriter, Piece, RawFile, other_type, read_chosen, root_of};
+use super::merged::{MergedColumns, SourceLeaf};
+use super::raw::{FileWriter, Piece, RawFile, read_chosen};
 use crate::Error;
 use crate::output::{cannot_write, sync};
 
-/// Parts into which rows are divided.
+/// Most parts into which rows are divided.
 const PARTS: usize = 2;
 
 /// A file that is being written.
@@ -42,14 +44,14 @@ impl Part {
     }
 }
 
-/// Copier of rows of files that have the same columns, in any order, into two files.
+/// Copier of rows of files that have the same columns, in any order, into one or two files.
 pub(crate) struct ParquetCopier {
     sources: Vec<RawFile>,
     /// For each file, the leaf that each leaf of the parts has there.
-    leaves: Vec<Vec<usize>>,
+    leaves: Vec<Vec<SourceLeaf>>,
     /// The leaf whose floats become whole numbers.
     whole: Option<usize>,
-    parts: [Part; PARTS],
+    parts: Vec<Part>,
     /// The current file and row group, and where its rows go that were placed.
     file: usize,
     group: usize,
@@ -59,35 +61,60 @@ pub(crate) struct ParquetCopier {
 impl ParquetCopier {
     pub(crate) fn open(
         files: &[PathBuf],
-        parts: [PathBuf; PARTS],
+        parts: &[PathBuf],
         whole: Option<&str>,
     ) -> Result<Self, Error> {
-        let sources = files.iter().map(|file| RawFile::open(file));
-        let sources: Vec<RawFile> = sources.collect::<Result<_, _>>()?;
-        let mut leaves = Vec::with_capacity(sources.len());
-        for source in &sources {
-            leaves.push(same_leaves(&sources[0], source)?);
-        }
-        let whole = whole.and_then(|name| floats_of(sources.first()?, name));
-        let [first, second] = parts;
-        let create = |path| create(path, sources.first(), whole);
+        let open = |file: &PathBuf| {
+            let mut file = RawFile::open(file)?;
+            file.close();
+            Ok(file)
+        };
+        let sources: Vec<RawFile> = files.iter().map(open).collect::<Result<_, _>>()?;
+        let MergedColumns {
+            name,
+            fields,
+            leaves,
+            metadata,
+        } = MergedColumns::new(&sources)?;
+        let whole = whole.and_then(|name| floats_of(&fields, name));
+        let create = |path: &PathBuf| {
+            let place = whole.map(|(field, _)| field);
+            create(path.clone(), (&name, &fields), place, metadata.clone())
+        };
         Ok(Self {
-            parts: [create(first)?, create(second)?],
+            parts: parts
+                .iter()
+                .take(PARTS)
+                .map(create)
+                .collect::<Result<_, _>>()?,
             sources,
             leaves,
-            whole,
+            whole: whole.map(|(_, leaf)| leaf),
             file: 0,
             group: 0,
             placed: Vec::new(),
         })
     }
 
+    /// Returns the number of rows of the files, and that of their root fields.
+    pub(crate) fn size(&self) -> (u64, usize) {
+        let rows = |file: &RawFile| file.metadata().file_metadata().num_rows();
+        let rows = self
+            .sources
+            .iter()
+            .map(|file| u64::try_from(rows(file)).unwrap_or(0));
+        let fields = |file: &RawFile| {
+            let schema = file.metadata().file_metadata().schema_descr();
+            schema.root_schema().get_fields().len()
+        };
+        (rows.sum(), self.sources.first().map_or(0, fields))
+    }
+
     /// Places the next row of the files in a part, or in none.
     pub(crate) fn place(&mut self, part: Option<usize>) -> Result<(), Error> {
         self.pass_full_groups()?;
         while self.is_at_end_of_file() {
-            self.file += 1;
-            self.group = 0;
+            self.enter_next_file();
             self.pass_full_groups()?;
         }
         self.placed.push(part);
@@ -103,10 +130,17 @@ impl ParquetCopier {
             self.placed.resize(rows, None);
             self.copy_group()?;
         }
-        self.file += 1;
-        self.group = 0;
+        self.enter_next_file();
         self.placed.clear();
         Ok(())
+    }
+
+    fn enter_next_file(&mut self) {
+        if let Some(source) = self.sources.get_mut(self.file) {
+            source.close();
+        }
+        self.file += 1;
+        self.group = 0;
     }
 
     /// Completes the first files.
@@ -153,27 +187,26 @@ impl ParquetCopier {
             group,
             placed,
         } = self;
-        let has_rows = |part| placed.contains(&Some(part));
-        let Some(source) = sources.get(*file) else {
+        let has_rows: Vec<bool> = (0..parts.len())
+            .map(|part| placed.contains(&Some(part)))
+            .collect();
+        let Some(source) = sources.get_mut(*file) else {
             return Ok(());
         };
-        if !has_rows(0) && !has_rows(1) {
+        if !has_rows.contains(&true) {
             return Ok(());
         }
-        let paths = [parts[0].path.clone(), parts[1].path.clone()];
-        let [first, second] = parts;
+        source.open_again()?;
+        let paths: Vec<PathBuf> = parts.iter().map(|part| part.path.clone()).collect();
         // The library passes on errors of its own alone.
         let mut fault = None;
         let mut work = || -> Outcome<()> {
-            let mut groups = [
-                has_rows(0)
-                    .then(|| first.writer.next_row_group())
-                    .transpose()?,
-                has_rows(1)
-                    .then(|| second.writer.next_row_group())
-                    .transpose()?,
-            ];
-            for (place, leaf) in leaves[*file].iter().enumerate() {
+            let mut groups = Vec::with_capacity(PARTS);
+            for (part, has_rows) in parts.iter_mut().zip(&has_rows) {
+                let group = has_rows.then(|| part.writer.next_row_group());
+                groups.push(group.transpose()?);
+            }
+            for (place, SourceLeaf { leaf, change }) in leaves[*file].iter().enumerate() {
                 let mut cursor = source.cursor(*group, *leaf)?;
                 let mut columns: Vec<Option<SerializedColumnWriter<'_>>> =
                     Vec::with_capacity(PARTS);
@@ -189,6 +222,9 @@ impl ParquetCopier {
                         pieces.into_iter().enumerate().zip(&mut columns)
                     {
                         let Some(column) = column else { continue };
+                        if let Some(change) = change {
+                            change.make(&mut piece);
+                        }
                         if Some(place) == *whole
                             && let Err(value) = piece.make_whole()
                         {
@@ -245,71 +281,58 @@ fn no_class(file: &RawFile, name: &str, value: f64) -> Error {
     }
 }
 
-/// Returns the leaf of a flat column of floats.
-fn floats_of(file: &RawFile, name: &str) -> Option<usize> {
-    let leaf = file
-        .columns()
-        .iter()
-        .position(|column| column.name == name)?;
-    let descriptor = file.descriptor(leaf);
-    let is_float = matches!(
-        descriptor.physical_type(),
-        Physical::FLOAT | Physical::DOUBLE
-    );
-    (is_float && descriptor.path().parts().len() == 1).then_some(leaf)
+/// Returns the field of a flat column of floats, and its leaf.
+fn floats_of(fields: &[TypePtr], name: &str) -> Option<(usize, usize)> {
+    let place = fields.iter().position(|field| field.name() == name)?;
+    let field = &fields[place];
+    let is_float = field.is_primitive()
+        && matches!(
+            field.get_physical_type(),
+            Physical::FLOAT | Physical::DOUBLE
+        );
+    let before = fields[..place].iter().map(|field| leaves_in(field));
+    is_float.then(|| (place, before.sum()))
 }
 
-/// Returns the leaves of a file in the order of the first one.
-///
-/// # Errors
-/// A column has another type.
-fn same_leaves(first: &RawFile, file: &RawFile) -> Result<Vec<usize>, Error> {
-    let mut leaves = Vec::with_capacity(first.columns().len());
-    let count = file.columns().len();
-    for leaf in 0..first.columns().len() {
-        let root = root_of(first, leaf);
-        let parts = first.descriptor(leaf);
-        let found = (0..count).find(|other| {
-            file.descriptor(*other).path() == parts.path() && root_of(file, *other) == root
-        });
-        match found {
-            Some(found) => leaves.push(found),
-            None => return Err(other_type(&first.columns()[leaf].name, file, first)),
-        }
+fn leaves_in(field: &Type) -> usize {
+    match field.is_primitive() {
+        true => 1,
+        false => field
+            .get_fields()
+            .iter()
+            .map(|field| leaves_in(field))
+            .sum(),
     }
-    if count != leaves.len() {
-        let more = (0..count).find(|leaf| !leaves.contains(leaf)).unwrap_or(0);
-        return Err(other_type(&file.columns()[more].name, file, first));
-    }
-    Ok(leaves)
 }
 
-/// Creates a file with the columns of another one.
-fn create(path: PathBuf, like: Option<&RawFile>, whole: Option<usize>) -> Result<Part, Error> {
+/// Creates a file with these root fields. The field `whole` holds whole numbers.
+fn create(
+    path: PathBuf,
+    (name, fields): (&str, &[TypePtr]),
+    whole: Option<usize>,
+    keys: Option<Vec<KeyValue>>,
+) -> Result<Part, Error> {
     let failed = |message: String| Error::File {
         file: path.clone(),
         message,
     };
     let (result, file) = ResultFile::create(&path).map_err(|error| failed(cannot_write(&error)))?;
     let build = || -> Outcome<FileWriter> {
-        let metadata = like.map(|like| like.metadata().file_metadata());
-        let schema = match metadata {
-            Some(metadata) => {
-                let schema = metadata.schema_descr().root_schema_ptr();
-                match like.zip(whole) {
-                    Some((like, leaf)) => with_whole_numbers(&schema, &root_of(like, leaf))?,
-                    None => schema,
-                }
-            }
-            None => Arc::new(Type::group_type_builder("schema").build()?),
-        };
-        // The types of Arrow that the format does not have are named there.
-        let keys = metadata.and_then(|metadata| metadata.key_value_metadata().cloned());
+        let mut fields = fields.to_vec();
+        if let Some(place) = whole {
+            fields[place] = of_whole_numbers(&fields[place])?;
+        }
+        let schema = Type::group_type_builder(name).with_fields(fields);
+        // The types of Arrow that the format does not have are named in the keys.
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_key_value_metadata(keys)
             .build();
-        SerializedFileWriter::new(BufWriter::new(file), schema, Arc::new(properties))
+        SerializedFileWriter::new(
+            BufWriter::new(file),
+            Arc::new(schema.build()?),
+            Arc::new(properties),
+        )
     };
     let writer = build().map_err(|error| failed(error.to_string()))?;
     Ok(Part {
@@ -319,24 +342,16 @@ fn create(path: PathBuf, like: Option<&RawFile>, whole: Option<usize>) -> Result
     })
 }
 
-/// Returns a schema whose field `floats` holds whole numbers of 64 bits.
-fn with_whole_numbers(schema: &TypePtr, floats: &TypePtr) -> Outcome<TypePtr> {
-    let fields = schema.get_fields().iter().map(|field| -> Outcome<TypePtr> {
-        if field != floats {
-            return Ok(field.clone());
-        }
-        let info = field.get_basic_info();
-        let repetition = if info.has_repetition() {
-            info.repetition()
-        } else {
-            Repetition::OPTIONAL
-        };
-        let whole = Type::primitive_type_builder(field.name(), Physical::INT64)
-            .with_repetition(repetition)
-            .with_id(info.has_id().then(|| info.id()));
-        whole.build().map(Arc::new)
-    });
-    let fields: Vec<TypePtr> = fields.collect::<Outcome<_>>()?;
-    let schema = Type::group_type_builder(schema.name()).with_fields(fields);
-    schema.build().map(Arc::new)
+/// Returns the field with whole numbers of 64 bits in the place of floats.
+fn of_whole_numbers(field: &Type) -> Outcome<TypePtr> {
+    let info = field.get_basic_info();
+    let repetition = if info.has_repetition() {
+        info.repetition()
+    } else {
+        Repetition::OPTIONAL
+    };
+    let whole = Type::primitive_type_builder(field.name(), Physical::INT64)
+        .with_repetition(repetition)
+        .with_id(info.has_id().then(|| info.id()));
+    whole.build().map(Arc::new)
 }

@@ -53,10 +53,19 @@ impl KeptColumns {
                 false => option_of(name, &source.descriptor(leaf)),
             };
             let first = field(source, leaf).map_err(|error| source.broken(error))?;
-            for (other, leaf) in sources.iter().zip(&leaves) {
-                let here = field(other, *leaf).map_err(|error| other.broken(error))?;
-                if here != first || other.columns()[*leaf].list != is_list {
-                    return Err(other_type(name, other, source));
+            for (other, other_leaf) in sources.iter().zip(&leaves) {
+                let here = field(other, *other_leaf).map_err(|error| other.broken(error))?;
+                let is_alike = here == first
+                    && other.columns()[*other_leaf].list == is_list
+                    && other.duration(*other_leaf) == source.duration(leaf);
+                if !is_alike {
+                    let found = other.type_name(*other_leaf);
+                    let known = source.type_name(leaf);
+                    return Err(other_type(
+                        name,
+                        (other.path(), &found),
+                        (source.path(), &known),
+                    ));
                 }
             }
             columns.push(KeptColumn {
@@ -165,7 +174,7 @@ fn leaf(file: &RawFile, name: &str) -> Result<usize, Error> {
 }
 
 /// Returns a field of options of the type of a leaf.
-fn option_of(name: &str, leaf: &ColumnDescriptor) -> Outcome<TypePtr> {
+pub(super) fn option_of(name: &str, leaf: &ColumnDescriptor) -> Outcome<TypePtr> {
     let option = Type::primitive_type_builder(name, leaf.physical_type())
         .with_repetition(Repetition::OPTIONAL)
         .with_converted_type(leaf.converted_type())

@@ -1,6 +1,7 @@
 //! Columns of Parquet files as the files hold them: values of the physical types with their levels, for copies that have the same
 //! types and bits.
 
+use std::collections::BTreeMap;
 use std::fs::File as LocalFile;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ use parquet::schema::types::{ColumnDescPtr, TypePtr};
 use trainyard_storage::{File, Storage};
 
 use super::column::{Buffer, ColumnCursor, ParquetColumn, columns};
+use super::column_type::{Class, arrow_name, arrow_path};
+use super::durations::durations;
 use super::pages::{FilledPages, Pages};
 use super::rows::{broken, byte_range};
 use crate::Error;
@@ -29,18 +32,22 @@ use crate::record::failed;
 const CHUNK_ROWS: usize = 8192;
 
 /// Advice where files have other types in a column.
-const ONE_TYPE: &str = "write the files with the same type in each column, or take the files of each type on their own";
+const ONE_TYPE: &str = "write the files with the same type in each column, as `pyarrow.Table.cast` and `pandas.DataFrame.astype` do, or take the files of each type \
+                        on their own";
 
 /// Writer of a local file.
 pub(super) type FileWriter = SerializedFileWriter<BufWriter<LocalFile>>;
 
-/// An open file.
+/// A file, which is open while its values are read.
 pub(super) struct RawFile {
     path: PathBuf,
-    file: Arc<File>,
+    /// Absent while the file is closed.
+    file: Option<Arc<File>>,
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
+    /// Units of the columns of durations, by their paths in Arrow.
+    durations: BTreeMap<String, &'static str>,
 }
 
 impl RawFile {
@@ -55,11 +62,64 @@ impl RawFile {
         let columns = columns(metadata.file_metadata().schema_descr());
         Ok(Self {
             path: path.to_owned(),
-            file,
+            file: Some(file),
             bytes,
+            durations: durations(metadata.file_metadata()),
             metadata: Arc::new(metadata),
             columns,
         })
+    }
+
+    /// Closes the file, whose footer stays known: of many files, few are open.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Opens the file again if it is closed.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or has another size than before.
+    pub(super) fn open_again(&mut self) -> Result<(), Error> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let path = &self.path;
+        let file = Storage::default().open(path);
+        let file = file.map_err(|error| failed(path, &error))?;
+        let bytes = file.bytes().map_err(|error| failed(path, &error))?;
+        if bytes != self.bytes {
+            let what = format!("it has {bytes} bytes, and had {}", self.bytes);
+            let file = path.clone();
+            return Err(Error::Changed { file, what });
+        }
+        self.file = Some(Arc::new(file));
+        Ok(())
+    }
+
+    /// Returns the unit of a leaf of durations.
+    pub(super) fn duration(&self, leaf: usize) -> Option<&'static str> {
+        if self.durations.is_empty() {
+            return None;
+        }
+        self.durations.get(&self.arrow_path(leaf)).copied()
+    }
+
+    /// Returns the path of a leaf as Arrow has it.
+    pub(super) fn arrow_path(&self, leaf: usize) -> String {
+        let schema = self.metadata.file_metadata().schema_descr();
+        arrow_path(schema, &schema.column(leaf))
+    }
+
+    /// Returns what the values of a leaf are.
+    pub(super) fn class(&self, leaf: usize) -> Class {
+        Class::of(&self.descriptor(leaf), self.duration(leaf))
+    }
+
+    /// Returns the type of a leaf in the words of Arrow.
+    pub(super) fn type_name(&self, leaf: usize) -> String {
+        let name = arrow_name(self.descriptor(leaf).self_type(), self.duration(leaf));
+        let lists = usize::try_from(self.descriptor(leaf).max_rep_level()).unwrap_or(0);
+        format!("{}{name}{}", "list<".repeat(lists), ">".repeat(lists))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -91,7 +151,11 @@ impl RawFile {
         let column = &self.columns[leaf];
         let chunk = self.metadata.row_group(group).column(leaf);
         let place = byte_range(chunk, &column.name, self.bytes)?;
-        let pages = Pages::new(&self.file, self.bytes, place, Bytes::new());
+        let file = self
+            .file
+            .as_ref()
+            .ok_or_else(|| ParquetError::General(format!("{} is closed", self.path.display())))?;
+        let pages = Pages::new(file, self.bytes, place, Bytes::new());
         let rows = self.rows_of(group);
         let pages = SerializedPageReader::new(Arc::new(pages), chunk, rows, None)?;
         let pages = Box::new(FilledPages(pages));
@@ -104,13 +168,18 @@ impl RawFile {
     }
 }
 
-/// Returns the error that a column has another type in a file than in the first one.
-pub(super) fn other_type(column: &str, file: &RawFile, first: &RawFile) -> Error {
+/// Returns the error that a column of one file has a type that does not go with that of another one, as `(file, type)`.
+pub(super) fn other_type(
+    column: &str,
+    (file, found): (&Path, &str),
+    (first, known): (&Path, &str),
+) -> Error {
     Error::Content {
-        file: file.path.clone(),
+        file: file.to_owned(),
         message: format!(
-            "the column `{column}` has another type than in {}, and a copy of the records of both has one",
-            first.path.display()
+            "the column `{column}` has another type than in {}: {found}, and {known} there. Files that become one must have one type \
+             in each column",
+            first.display()
         ),
         help: ONE_TYPE,
     }
@@ -133,6 +202,19 @@ impl Piece {
         for level in &mut self.definitions {
             *level = i16::from(*level == defined);
         }
+    }
+
+    /// Makes other definition levels.
+    pub(super) fn change_levels(&mut self, level: impl Fn(i16) -> i16) {
+        for found in &mut self.definitions {
+            *found = level(*found);
+        }
+    }
+
+    /// Makes other values.
+    pub(super) fn change_values(&mut self, change: impl FnOnce(Buffer) -> Buffer) {
+        let empty = self.values.of_this_type();
+        self.values = change(std::mem::replace(&mut self.values, empty));
     }
 
     /// Writes the values to a column of their type.

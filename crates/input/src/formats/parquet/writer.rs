@@ -15,7 +15,7 @@ use super::kept::KeptColumns;
 use crate::layout::{float, int, text};
 use crate::output::{cannot_write, sync};
 use crate::record_format::{RowWriter, Target};
-use crate::{Cell, ColumnKind, ColumnLayout, Error};
+use crate::{Cell, ColumnKind, ColumnLayout, Error, Value};
 
 /// Most rows of a row group.
 const GROUP_ROWS: usize = 1 << 17;
@@ -176,8 +176,8 @@ impl RowWriter for ParquetWriter {
 impl Column {
     /// Buffers a cell, and returns its size in bytes.
     fn take(&mut self, cell: &Cell) -> usize {
-        // Definition level of a present value: 1 for an optional value, 2 for an element of a list. See `field`.
-        let defined = if self.list { 2 } else { 1 };
+        // Definition level of a present value: 1 for an optional value, 3 for an element of a list. See `field`.
+        let defined = if self.list { 3 } else { 1 };
         if cell.values.is_empty() {
             self.definitions.push(0);
             self.repetitions.push(0);
@@ -185,9 +185,13 @@ impl Column {
         }
         let mut bytes = 0;
         for (nth, value) in cell.values.iter().enumerate() {
-            self.definitions.push(defined);
             self.repetitions.push(i16::from(nth > 0));
             bytes += 8;
+            if *value == Value::Missing {
+                self.definitions.push(defined - 1);
+                continue;
+            }
+            self.definitions.push(defined);
             match &mut self.gathered {
                 Gathered::Int(values) => values.push(int(value)),
                 Gathered::Float(values) => values.push(float(value).unwrap_or(f64::NAN)),
@@ -213,7 +217,7 @@ impl Column {
     }
 }
 
-/// Returns the type of a column; a list is `optional group name (LIST) { repeated group list { required element } }`
+/// Returns the type of a column; a list is `optional group name (LIST) { repeated group list { optional element } }`
 /// (<https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists>).
 fn field(column: &ColumnLayout) -> Outcome<TypePtr> {
     let primitive = |name: &str, repetition| {
@@ -230,7 +234,7 @@ fn field(column: &ColumnLayout) -> Outcome<TypePtr> {
     if !column.list {
         return primitive(&column.name, Repetition::OPTIONAL);
     }
-    let element = primitive("element", Repetition::REQUIRED)?;
+    let element = primitive("element", Repetition::OPTIONAL)?;
     let list = Type::group_type_builder("list")
         .with_repetition(Repetition::REPEATED)
         .with_fields(vec![element]);

@@ -6,7 +6,7 @@ use trainyard_tensorflow_formats::tfrecord::write_frame;
 use crate::layout::{float, int, text};
 use crate::output::{CompressedFile, cannot_write};
 use crate::record_format::{RowWriter, Target};
-use crate::{Cell, ColumnKind, Layout};
+use crate::{Cell, ColumnKind, Layout, Value};
 
 /// Writer of a file.
 pub(super) struct ExampleWriter {
@@ -14,6 +14,8 @@ pub(super) struct ExampleWriter {
     output: CompressedFile,
     example: Vec<u8>,
     scratch: Vec<u8>,
+    /// Rows that are written.
+    rows: u64,
     /// Columns of which a warning has told that their floats are rounded.
     rounded: Vec<bool>,
 }
@@ -25,6 +27,7 @@ impl ExampleWriter {
             output: CompressedFile::new(target.path, target.file),
             example: Vec::new(),
             scratch: Vec::new(),
+            rows: 0,
             rounded: vec![false; target.layout.columns.len()],
         }
     }
@@ -41,8 +44,29 @@ impl ExampleWriter {
             let beyond = |number: &f64| number.is_finite() && (*number as f32).is_infinite();
             if let Some(number) = numbers.find(beyond) {
                 return Err(format!(
-                    "tfrecord holds floats of 32 bits, up to 3.4e38: it cannot hold {number:e} of the column `{}`; parquet can",
-                    column.name
+                    "tfrecord holds floats of 32 bits, up to 3.4e38: it cannot hold {number:e} of the column `{}` in row {}; parquet can",
+                    column.name,
+                    self.rows + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a place in a list that has no value: a list would hold the values behind it in other places.
+    fn refuse_missing(&self, row: &[Cell]) -> Result<(), String> {
+        for (column, cell) in self.layout.columns.iter().zip(row) {
+            let place = cell
+                .values
+                .iter()
+                .position(|value| *value == Value::Missing);
+            if let Some(place) = place {
+                return Err(format!(
+                    "row {}, column `{}`: value {} of the list is missing, and a list of tfrecord has values alone; csv, tsv and parquet \
+                     can hold it",
+                    self.rows + 1,
+                    column.name,
+                    place + 1
                 ));
             }
         }
@@ -68,7 +92,9 @@ impl ExampleWriter {
                 warn!(
                     "tfrecord holds floats of 32 bits: {number} of the column `{}` is written as {}. A time or a label of the \
                      column may be another one; parquet keeps it",
-                    column.name, number as f32
+                    column.name,
+                    // As a float of 32 bits, it would be told by the fewest digits that mean it, and zeros.
+                    f64::from(number as f32)
                 );
             }
         }
@@ -81,9 +107,11 @@ const WHOLE_BELOW: f64 = 9_223_372_036_854_775_808.0;
 impl RowWriter for ExampleWriter {
     fn write(&mut self, row: &[Cell]) -> Result<(), String> {
         self.example.clear();
+        self.refuse_missing(row)?;
         self.refuse_infinite(row)?;
         self.warn_of_rounding(row);
         example(&self.layout, row, &mut self.example, &mut self.scratch);
+        self.rows += 1;
         write_frame(&mut self.output, &self.example).map_err(|error| cannot_write(&error))
     }
 
