@@ -1,5 +1,7 @@
 //! Whether the rows of a warm start mean the same in both jobs (`tf.estimator.VocabInfo` maps them; here they must be equal).
 
+use std::collections::BTreeSet;
+
 use tracing::warn;
 use trainyard_checkpoint::{Origin, WarmStart};
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -43,11 +45,47 @@ pub fn find_warm_start(
         let features = job.features.iter().map(|feature| feature.name.as_str());
         let own = Agreement::of(job);
         let trained = Agreement::recorded(trained);
-        check_meaning(&trained, &own, features, &names)?;
+        check_meaning(&trained, &own, features.clone(), &names)?;
+        for told in differences_of_features(&trained, &own, features) {
+            warn!("train.warm_start takes values that were trained with another feature: {told}");
+        }
         let tasks = job.model.tasks.iter().map(|task| task.name.as_str());
         check_tasks(&trained, &own, tasks, &names)?;
     }
     Ok(found)
+}
+
+/// Keys of a feature that do not change what its values become.
+const OF_TRAINING: [&str; 2] = ["deep.initializer", "deep.regularizer"];
+
+/// Describes how the features of both jobs differ, one text for each.
+fn differences_of_features<'a>(
+    trained: &Agreement,
+    own: &Agreement,
+    features: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let told = features.filter_map(|feature| {
+        let (there, here) = (
+            trained.keys_of_feature(feature),
+            own.keys_of_feature(feature),
+        );
+        let keys: BTreeSet<&str> = there.keys().chain(here.keys()).copied().collect();
+        let differs = |key: &&str| {
+            there.get(key) != here.get(key)
+                && !OF_TRAINING.iter().any(|other| key.starts_with(other))
+        };
+        let first = keys
+            .into_iter()
+            .find(differs)
+            .filter(|_| !there.is_empty())?;
+        let shown = |value: Option<&&str>| value.map_or("not set", |value| *value).to_owned();
+        Some(format!(
+            "`{first}` of feature `{feature}` is {} there and {} here",
+            shown(there.get(first)),
+            shown(here.get(first))
+        ))
+    });
+    told.collect()
 }
 
 /// Returns whether a variable holds rows of a feature: `.../NAME_embedding/embedding_weights`, `.../NAME/weights`.
@@ -194,6 +232,28 @@ mod tests {
         check(&reversed, &all[1..]).expect("the embedding is left out");
         let wide = ["linear/linear_model/city/weights"];
         assert!(check(&reversed, &wide).is_err());
+    }
+
+    #[test]
+    fn features_whose_numbers_become_others_are_told_wherever_they_stand() {
+        let trained = agreement(&[
+            "feature.0(age).kind=\"numeric\"",
+            "feature.0(age).normalizer=\"log1p\"",
+            "feature.1(x%3Dy).kind=\"numeric\"",
+        ]);
+        let own = agreement(&[
+            "feature.0(new).kind=\"numeric\"",
+            "feature.1(x%3Dy).kind=\"numeric\"",
+            "feature.2(age).kind=\"numeric\"",
+            "feature.2(age).normalizer=\"none\"",
+            "feature.2(age).deep.initializer.kind=\"zeros\"",
+        ]);
+        let told = differences_of_features(&trained, &own, ["new", "x=y", "age"].into_iter());
+        let expected =
+            "`normalizer` of feature `age` is \"log1p\" there and \"none\" here".to_owned();
+        assert_eq!(told, [expected]);
+        let same = differences_of_features(&own, &own, ["new", "x=y", "age"].into_iter());
+        assert_eq!(same, [""; 0]);
     }
 
     #[test]

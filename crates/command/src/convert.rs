@@ -35,7 +35,7 @@ written to text with `|` or the character of --separator between their values. W
 something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
 `label` and all other columns, which must be numbers and are numbered from 1. From parquet to parquet, columns are copied with their types and bits, \
 also lists in lists, maps and structures, unless --missing, --missing-of or --numbers asks for other values. Files with another type in a column are \
-refused; whole numbers of several sizes become the largest, and so do floats. The result appears when it is whole.";
+refused; whole numbers of several sizes become the largest, so do floats, and both together become floats. The result appears when it is whole.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Convert {

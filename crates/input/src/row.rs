@@ -17,6 +17,7 @@ const DAYS: u8 = 6;
 const MILLISECONDS: u8 = 7;
 const MICROSECONDS: u8 = 8;
 const NANOSECONDS: u8 = 9;
+const SECONDS: u8 = 10;
 
 /// Unit in which a file counts time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ const NANOSECONDS: u8 = 9;
 pub enum Ticks {
     /// Days, of dates.
     Days,
+    /// Seconds, of durations.
+    Seconds,
     /// Milliseconds.
     Milliseconds,
     /// Microseconds.
@@ -39,6 +42,7 @@ impl Ticks {
     pub fn name(self) -> &'static str {
         match self {
             Self::Days => "days",
+            Self::Seconds => TimeUnit::Seconds.name(),
             Self::Milliseconds => TimeUnit::Milliseconds.name(),
             Self::Microseconds => TimeUnit::Microseconds.name(),
             Self::Nanoseconds => TimeUnit::Nanoseconds.name(),
@@ -50,6 +54,7 @@ impl Ticks {
         let to = unit.per_second();
         let from = match self {
             Self::Days => return time.checked_mul(Self::SECONDS_OF_A_DAY * to),
+            Self::Seconds => TimeUnit::Seconds.per_second(),
             Self::Milliseconds => TimeUnit::Milliseconds.per_second(),
             Self::Microseconds => TimeUnit::Microseconds.per_second(),
             Self::Nanoseconds => TimeUnit::Nanoseconds.per_second(),
@@ -65,6 +70,7 @@ impl Ticks {
     fn code(self) -> u8 {
         match self {
             Self::Days => DAYS,
+            Self::Seconds => SECONDS,
             Self::Milliseconds => MILLISECONDS,
             Self::Microseconds => MICROSECONDS,
             Self::Nanoseconds => NANOSECONDS,
@@ -124,6 +130,7 @@ impl<'a> Iterator for RowCells<'a> {
             DAYS..=NANOSECONDS => {
                 let ticks = match kind {
                     DAYS => Ticks::Days,
+                    SECONDS => Ticks::Seconds,
                     MILLISECONDS => Ticks::Milliseconds,
                     MICROSECONDS => Ticks::Microseconds,
                     _ => Ticks::Nanoseconds,

@@ -121,6 +121,18 @@ impl Agreement {
         self.of_element("feature.", name, key)
     }
 
+    /// Returns the keys of the feature with this name and their values, in JSON, whatever place the feature has in the job.
+    pub fn keys_of_feature(&self, name: &str) -> BTreeMap<&str, &str> {
+        let name = in_key(name);
+        let start = format!("({}).", cut(&name, NAME_BYTES_MAX));
+        let pairs = self.0.iter().filter_map(|(key, value)| {
+            let element = key.strip_prefix("feature.")?;
+            let key = element.trim_start_matches(|letter: char| letter.is_ascii_digit());
+            Some((key.strip_prefix(&*start)?, value.as_str()))
+        });
+        pairs.collect()
+    }
+
     /// Returns the value of a key of the model's task with this name, in JSON, whatever place the task has.
     pub fn of_task(&self, name: &str, key: &str) -> Option<&str> {
         self.of_element("model.task.", name, key)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::formats::{ParquetCopier, parquet_types};
 use crate::{ColumnType, Error};
 
-/// Returns the types of the columns, or of those of these names, of Parquet files that become one: whole numbers of several sizes go together, and floats.
+/// Returns the types of the columns, or of those of these names, of Parquet files that become one: whole numbers and floats of several sizes go together.
 ///
 /// # Errors
 /// A file cannot be read, or a column has other types in two files.
@@ -14,7 +14,7 @@ pub fn column_types(files: &[PathBuf], names: Option<&[String]>) -> Result<Vec<C
 }
 
 /// Copies all rows of Parquet files that have the same columns into one file, with the types and bits of the originals, and returns the
-/// number of rows and of columns. Of whole numbers of several sizes, and of floats, the copy has the largest. The copy appears when it is
+/// number of rows and of columns. Of several sizes the copy has the largest, and floats where some are. The copy appears when it is
 /// whole.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn copy_rows(files: &[PathBuf], output: &Path) -> Result<(u64, usize), Error
 }
 
 /// Copier of rows of Parquet files that have the same columns, in any order, into two files. Their columns have the types and bits of
-/// the originals, also those that no job can read; of whole numbers of several sizes, and of floats, the largest. The files have temporary names until they are finished; unfinished ones are removed.
+/// the originals, also those that no job can read; of several sizes the largest, and floats where some are. The files have temporary names until they are finished; unfinished ones are removed.
 pub struct RowCopier(ParquetCopier);
 
 impl RowCopier {

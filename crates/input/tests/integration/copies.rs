@@ -135,7 +135,7 @@ fn files_of_the_same_types_become_one_and_a_part_of_a_file_may_be_left_out() {
 }
 
 /// Writes a file with one column, `x`, of a type in the words of the format. Each row has one value.
-fn write_column(path: &Path, kind: &str, numbers: &[i32]) {
+fn write_column(path: &Path, kind: &str, numbers: &[i64]) {
     let schema = parse_message_type(&format!("message schema {{ {kind} }}")).expect("a type");
     let levels = SchemaDescriptor::new(Arc::new(schema.clone())).column(0);
     let definitions = vec![levels.max_def_level(); numbers.len()];
@@ -146,7 +146,7 @@ fn write_column(path: &Path, kind: &str, numbers: &[i32]) {
     let mut group = writer.next_row_group().expect("a group");
     let mut column = group.next_column().expect("a column").expect("a column");
     let (definitions, repetitions) = (Some(&definitions[..]), Some(&repetitions[..]));
-    fn values<T>(numbers: &[i32], of: impl Fn(i32) -> T) -> Vec<T> {
+    fn values<T>(numbers: &[i64], of: impl Fn(i64) -> T) -> Vec<T> {
         numbers.iter().map(|number| of(*number)).collect()
     }
     let written = match column.untyped() {
@@ -154,16 +154,16 @@ fn write_column(path: &Path, kind: &str, numbers: &[i32]) {
             column.write_batch(&values(numbers, |one| one != 0), definitions, repetitions)
         }
         ColumnWriter::Int32ColumnWriter(column) => {
-            column.write_batch(numbers, definitions, repetitions)
+            column.write_batch(&values(numbers, |one| one as i32), definitions, repetitions)
         }
         ColumnWriter::Int64ColumnWriter(column) => {
-            column.write_batch(&values(numbers, i64::from), definitions, repetitions)
+            column.write_batch(&values(numbers, |one| one), definitions, repetitions)
         }
         ColumnWriter::FloatColumnWriter(column) => {
             column.write_batch(&values(numbers, |one| one as f32), definitions, repetitions)
         }
         ColumnWriter::DoubleColumnWriter(column) => {
-            column.write_batch(&values(numbers, f64::from), definitions, repetitions)
+            column.write_batch(&values(numbers, |one| one as f64), definitions, repetitions)
         }
         ColumnWriter::ByteArrayColumnWriter(column) => column.write_batch(
             &values(numbers, |one| one.to_string().into_bytes().into()),
@@ -215,6 +215,21 @@ fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_ref
         ),
         (
             "required int64 x;",
+            "optional float x;",
+            ["Double(-1.0)", "Double(7.0)", "Double(-1.0)", "Double(7.0)"],
+        ),
+        (
+            "optional int32 x (UINT_32);",
+            "optional double x;",
+            [
+                "Double(4294967295.0)",
+                "Double(7.0)",
+                "Double(-1.0)",
+                "Double(7.0)",
+            ],
+        ),
+        (
+            "required int64 x;",
             "optional int64 x;",
             ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
         ),
@@ -256,7 +271,6 @@ fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_ref
             "optional int64 x (UINT_64);",
             "uint64",
         ),
-        ("optional int64 x;", "int64", "optional double x;", "double"),
         (
             "optional int64 x;",
             "int64",
@@ -318,6 +332,63 @@ fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_ref
 }
 
 #[test]
+fn lists_of_two_fixed_lengths_and_of_two_structures_are_no_one_column() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.parquet");
+    for ([one, other], parts) in [
+        (
+            ["fixed_2.parquet", "fixed_3.parquet"],
+            ["fixed_size_list<float>[2]", "fixed_size_list<float>[3]"],
+        ),
+        (
+            ["structs_int32.parquet", "structs_int64.parquet"],
+            ["INT32 a", "INT64 a"],
+        ),
+    ] {
+        let files = [testdata(one), testdata(other)];
+        let told = copy_rows(&files, &out).expect_err("two types").to_string();
+        for part in parts.into_iter().chain(["`x`", one, other]) {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        for file in files {
+            let copied = copy_rows(&[file.clone(), file], &out);
+            assert_eq!(copied.expect("one type"), (4, 1));
+        }
+    }
+}
+
+#[test]
+fn a_whole_number_that_no_float_holds_does_not_become_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (whole, floats, out) = (
+        path("whole.parquet"),
+        path("floats.parquet"),
+        path("out.parquet"),
+    );
+    write_column(&floats, "optional double x;", &[1]);
+    let most = 1 << 53;
+    for (number, is_taken) in [
+        (most, true),
+        (-most, true),
+        (most + 1, false),
+        (-most - 1, false),
+    ] {
+        write_column(&whole, "optional int64 x;", &[number]);
+        for files in [[&whole, &floats], [&floats, &whole]] {
+            let copied = copy_rows(&files.map(Clone::clone), &out);
+            assert_eq!(copied.is_ok(), is_taken, "{number}");
+            if let Err(error) = copied {
+                let told = error.to_string();
+                for part in [&number.to_string(), "`x`", "whole.parquet"] {
+                    assert!(told.contains(part), "{told}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn durations_of_two_units_are_no_one_column_though_the_files_hold_plain_numbers() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.parquet");
@@ -325,6 +396,14 @@ fn durations_of_two_units_are_no_one_column_though_the_files_hold_plain_numbers(
         testdata("duration_s.parquet"),
         testdata("duration_ms.parquet"),
     );
+    for (file, unit) in [
+        (&seconds, Ticks::Seconds),
+        (&milliseconds, Ticks::Milliseconds),
+    ] {
+        let options = Options::new(vec![file.clone()], Format::Parquet);
+        let read = TimeColumns::read(&options, 0).expect("readable");
+        assert_eq!(read.get("d"), Some(Some(unit)));
+    }
     let files = [seconds.clone(), milliseconds];
     let told = copy_rows(&files, &out).expect_err("two units").to_string();
     assert!(

@@ -208,10 +208,20 @@ fn next_field<'a>(node: &'a Type, parts: &mut std::slice::Iter<'_, String>) -> O
 }
 
 /// Returns whether a field is a list.
-pub(super) fn is_list(field: &Type) -> bool {
+fn is_list(field: &Type) -> bool {
     let info = field.get_basic_info();
     info.converted_type() == ConvertedType::LIST
         || matches!(info.logical_type_ref(), Some(LogicalType::List))
+}
+
+/// Returns whether a field is a list whose elements are no lists or structures.
+pub(super) fn is_list_of_values(field: &Type) -> bool {
+    let repeated = is_list(field).then(|| field.get_fields().first()).flatten();
+    repeated.is_some_and(|repeated| {
+        let element = holds_element(repeated).then(|| repeated.get_fields().first());
+        let element = element.flatten().unwrap_or(repeated);
+        element.is_primitive()
+    })
 }
 
 /// Returns whether the repeated field of a list holds the element, rather than being it.

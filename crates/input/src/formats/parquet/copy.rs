@@ -222,8 +222,12 @@ impl ParquetCopier {
                         pieces.into_iter().enumerate().zip(&mut columns)
                     {
                         let Some(column) = column else { continue };
-                        if let Some(change) = change {
-                            change.make(&mut piece);
+                        if let Some(change) = change
+                            && let Err(value) = change.make(&mut piece)
+                        {
+                            let name = &source.columns()[*leaf].name;
+                            fault = Some(no_float(source, name, value));
+                            return Err(stopped());
                         }
                         if Some(place) == *whole
                             && let Err(value) = piece.make_whole()
@@ -278,6 +282,16 @@ fn no_class(file: &RawFile, name: &str, value: f64) -> Error {
             "the column `{name}` holds {value}, and its first values are whole numbers, which are classes"
         ),
         help: "correct the value",
+    }
+}
+
+fn no_float(file: &RawFile, name: &str, value: i64) -> Error {
+    Error::Content {
+        file: file.path().to_owned(),
+        message: format!(
+            "the column `{name}` holds {value}, and floats in another file: no float of 64 bits is that number"
+        ),
+        help: "write the files with whole numbers in the column, or with texts",
     }
 }
 

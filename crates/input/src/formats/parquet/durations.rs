@@ -1,10 +1,12 @@
-//! Columns of durations. A Parquet file holds them as plain whole numbers; the schema of Arrow, which Arrow's writers put into the
-//! file's metadata as a base64 text of an IPC message, says that they are durations, and their unit.
+//! What Parquet does not say of columns: durations, which it holds as plain whole numbers, and lists of one length. The schema of
+//! Arrow, which Arrow's writers put into the file's metadata as a base64 text of an IPC message, says the unit and the length.
 //! <https://github.com/apache/arrow/blob/main/format/Schema.fbs>
 
 use std::collections::BTreeMap;
 
 use parquet::file::metadata::FileMetaData;
+
+use crate::row::Ticks;
 
 /// Key of the metadata that holds Arrow's schema.
 pub(super) const ARROW_SCHEMA: &str = "ARROW:schema";
@@ -19,6 +21,7 @@ const FIELD_TYPE_NUMBER: usize = 2;
 const FIELD_TYPE: usize = 3;
 const FIELD_CHILDREN: usize = 5;
 const DURATION_UNIT: usize = 0;
+const LIST_SIZE: usize = 0;
 const TYPE_LIST: u8 = 12;
 const TYPE_FIXED_SIZE_LIST: u8 = 16;
 const TYPE_DURATION: u8 = 18;
@@ -26,22 +29,31 @@ const TYPE_LARGE_LIST: u8 = 21;
 /// Unit of a duration whose table does not name one.
 const MILLISECONDS: u16 = 1;
 
-/// Returns the unit of each column of durations, by its path: fields of structures stand behind a dot, and the values of a list
-/// have the path of the list.
-pub(super) fn durations(metadata: &FileMetaData) -> BTreeMap<String, &'static str> {
-    let mut found = BTreeMap::new();
+/// What Arrow says of columns, by their paths: fields of structures stand behind a dot, and the values of a list have the path of the
+/// list.
+#[derive(Debug, Default)]
+pub(super) struct ArrowTypes {
+    /// Units of durations.
+    pub(super) durations: BTreeMap<String, Unit>,
+    /// Lengths of lists that all have the same.
+    pub(super) list_sizes: BTreeMap<String, u32>,
+}
+
+/// Returns what Arrow says of the columns of a file.
+pub(super) fn arrow_types(metadata: &FileMetaData) -> ArrowTypes {
+    let mut found = ArrowTypes::default();
     let keys = metadata.key_value_metadata().into_iter().flatten();
     let mut texts = keys.filter(|pair| pair.key == ARROW_SCHEMA);
     if let Some(text) = texts.find_map(|pair| pair.value.as_deref())
         && let Some(message) = decode_base64(text)
     {
-        // A schema that cannot be read names no durations: readers of Arrow ignore it, too.
+        // A schema that cannot be read says nothing: readers of Arrow ignore it, too.
         let _ = collect(&message, &mut found);
     }
     found
 }
 
-fn collect(message: &[u8], found: &mut BTreeMap<String, &'static str>) -> Option<()> {
+fn collect(message: &[u8], found: &mut ArrowTypes) -> Option<()> {
     // Since version 0.15, four bytes of ones stand before the length of the message.
     let content = match message.get(..4)? {
         [0xff, 0xff, 0xff, 0xff] => message.get(8..)?,
@@ -55,7 +67,7 @@ fn collect_fields(
     parent: &Table<'_>,
     member: usize,
     (path, depth): (&str, usize),
-    found: &mut BTreeMap<String, &'static str>,
+    found: &mut ArrowTypes,
 ) -> Option<()> {
     let depth = depth.checked_sub(1)?;
     for field in parent.tables(member) {
@@ -69,9 +81,14 @@ fn collect_fields(
         match kind {
             TYPE_DURATION => {
                 let unit = field.table(FIELD_TYPE)?.short(DURATION_UNIT);
-                found.insert(here, unit_name(unit.unwrap_or(MILLISECONDS)));
+                let unit = Unit::of(unit.unwrap_or(MILLISECONDS));
+                found.durations.insert(here, unit);
             }
             TYPE_LIST | TYPE_LARGE_LIST | TYPE_FIXED_SIZE_LIST => {
+                if kind == TYPE_FIXED_SIZE_LIST {
+                    let size = field.table(FIELD_TYPE)?.int(LIST_SIZE).unwrap_or(0);
+                    found.list_sizes.insert(here.clone(), size);
+                }
                 collect_fields(&field, FIELD_CHILDREN, (&format!("{here}[]"), depth), found)?;
             }
             _ => collect_fields(&field, FIELD_CHILDREN, (&here, depth), found)?,
@@ -80,13 +97,29 @@ fn collect_fields(
     Some(())
 }
 
-fn unit_name(unit: u16) -> &'static str {
-    match unit {
-        0 => "s",
-        2 => "us",
-        3 => "ns",
-        _ => "ms",
+/// Unit of durations: its name in Arrow, and what it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unit {
+    pub(super) name: &'static str,
+    ticks: Ticks,
+}
+
+impl Unit {
+    fn of(number: u16) -> Self {
+        let (name, ticks) = match number {
+            0 => ("s", Ticks::Seconds),
+            2 => ("us", Ticks::Microseconds),
+            3 => ("ns", Ticks::Nanoseconds),
+            _ => ("ms", Ticks::Milliseconds),
+        };
+        Self { name, ticks }
     }
+}
+
+/// Returns the units of the columns of durations, by the names that jobs have for them.
+pub(super) fn durations(metadata: &FileMetaData) -> BTreeMap<String, Ticks> {
+    let found = arrow_types(metadata).durations.into_iter();
+    found.map(|(path, unit)| (path, unit.ticks)).collect()
 }
 
 /// A table of a flatbuffer (<https://flatbuffers.dev/internals/>).
@@ -122,6 +155,11 @@ impl<'a> Table<'a> {
 
     fn short(&self, number: usize) -> Option<u16> {
         u16_at(self.bytes, self.member(number)?)
+    }
+
+    fn int(&self, number: usize) -> Option<u32> {
+        let bytes = self.bytes.get(self.member(number)?..)?;
+        Some(u32::from_le_bytes(*bytes.first_chunk()?))
     }
 
     /// Returns the place that a member points to.

@@ -11,7 +11,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
 use super::column::Buffer;
-use super::column_type::{Class, is_list};
+use super::column_type::{Class, is_list_of_values};
 use super::durations::ARROW_SCHEMA;
 use super::kept::option_of;
 use super::raw::{Piece, RawFile, other_type};
@@ -20,6 +20,9 @@ use crate::{ColumnType, TypeKind};
 
 /// Definition levels of a list of options: no list, an empty one, a place without a value, and a value.
 const LIST_LEVELS: [i16; 4] = [0, 1, 2, 3];
+
+/// Greatest whole number up to which floats of 64 bits hold all of them.
+const WHOLE_MAX: u64 = 1 << 53;
 
 /// Types of columns, by the names that jobs have for them, on which files must agree.
 #[derive(Default)]
@@ -54,6 +57,12 @@ impl Agreement {
                 Some(known) if known.class == Class::Untyped => *known = here,
                 Some(_) if here.class == Class::Untyped => {}
                 Some(known) if known.class == here.class && known.list == here.list => {}
+                // pandas writes a column of whole numbers with a missing one as floats.
+                Some(known)
+                    if are_numbers(&known.class, &here.class) && known.list == here.list =>
+                {
+                    known.class = Class::Float;
+                }
                 Some(known) => {
                     let (found, known) = (at(&here), at(known));
                     return Err(other_type(&column.name, found, known));
@@ -65,6 +74,11 @@ impl Agreement {
         }
         Ok(())
     }
+}
+
+/// Returns whether whole numbers and floats meet.
+fn are_numbers(one: &Class, other: &Class) -> bool {
+    [(one, other), (other, one)].contains(&(&Class::Whole, &Class::Float))
 }
 
 /// Returns the columns of files, or those of these names, with their types.
@@ -271,7 +285,7 @@ fn merged_field(files: &[RawFile], here: &[Root]) -> Result<TypePtr, Error> {
     let is_simple = |(file, root): (&RawFile, &Root)| {
         let levels = file.descriptor(root.leaves.start).max_rep_level();
         root.leaves.len() == 1
-            && (root.field.is_primitive() && levels == 0 || is_list(&root.field) && levels == 1)
+            && (root.field.is_primitive() && levels == 0 || is_list_of_values(&root.field))
     };
     let mut pairs = files.iter().zip(here);
     if !pairs.clone().all(is_simple) {
@@ -302,8 +316,16 @@ fn merged_field(files: &[RawFile], here: &[Root]) -> Result<TypePtr, Error> {
         .iter()
         .all(|(other, leaf)| same_value(&other.descriptor(*leaf), &descriptor));
     let name = here[0].field.name();
+    let has_floats = typed
+        .iter()
+        .any(|(file, leaf)| file.class(*leaf) == Class::Float);
+    let class = if has_floats {
+        Class::Float
+    } else {
+        file.class(leaf)
+    };
     let build = || -> Outcome<TypePtr> {
-        let of = |name: &str| match file.class(leaf) {
+        let of = |name: &str| match class {
             Class::Whole if !is_alike => plain(name, Physical::INT64),
             Class::Float if !is_alike => plain(name, Physical::DOUBLE),
             _ => option_of(name, &descriptor),
@@ -386,7 +408,10 @@ fn shape(field: &Type) -> String {
 
 impl Change {
     /// Makes the values of a piece those of the column of all files.
-    pub(super) fn make(&self, piece: &mut Piece) {
+    ///
+    /// # Errors
+    /// Returns a whole number that is no float of 64 bits.
+    pub(super) fn make(&self, piece: &mut Piece) -> Result<(), i64> {
         if self.list {
             let level = |level: i16| match level {
                 level if level == self.defined => LIST_LEVELS[3],
@@ -398,11 +423,25 @@ impl Change {
         } else {
             piece.make_optional(self.defined);
         }
-        piece.change_values(|values| self.widened(values));
+        let mut rounded = None;
+        piece.change_values(|values| self.widened(values, &mut rounded));
+        rounded.map_or(Ok(()), Err)
     }
 
-    fn widened(&self, values: Buffer) -> Buffer {
+    fn widened(&self, values: Buffer, rounded: &mut Option<i64>) -> Buffer {
         match (self.to, values) {
+            (Physical::DOUBLE, Buffer::Int32(values)) if self.is_unsigned => {
+                let wide = values.iter().map(|value| f64::from(value.cast_unsigned()));
+                Buffer::Double(wide.collect())
+            }
+            (Physical::DOUBLE, Buffer::Int32(values)) => {
+                Buffer::Double(values.into_iter().map(f64::from).collect())
+            }
+            (Physical::DOUBLE, Buffer::Int64(values)) => {
+                let is_exact = |value: &i64| value.unsigned_abs() <= WHOLE_MAX;
+                *rounded = values.iter().find(|value| !is_exact(value)).copied();
+                Buffer::Double(values.into_iter().map(|value| value as f64).collect())
+            }
             (Physical::INT64, Buffer::Int32(values)) if self.is_unsigned => {
                 let wide = values.iter().map(|value| i64::from(value.cast_unsigned()));
                 Buffer::Int64(wide.collect())

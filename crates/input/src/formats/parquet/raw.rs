@@ -1,7 +1,6 @@
 //! Columns of Parquet files as the files hold them: values of the physical types with their levels, for copies that have the same
 //! types and bits.
 
-use std::collections::BTreeMap;
 use std::fs::File as LocalFile;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ use trainyard_storage::{File, Storage};
 
 use super::column::{Buffer, ColumnCursor, ParquetColumn, columns};
 use super::column_type::{Class, arrow_name, arrow_path};
-use super::durations::durations;
+use super::durations::{ArrowTypes, arrow_types};
 use super::pages::{FilledPages, Pages};
 use super::rows::{broken, byte_range};
 use crate::Error;
@@ -46,8 +45,7 @@ pub(super) struct RawFile {
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
-    /// Units of the columns of durations, by their paths in Arrow.
-    durations: BTreeMap<String, &'static str>,
+    arrow: ArrowTypes,
 }
 
 impl RawFile {
@@ -64,7 +62,7 @@ impl RawFile {
             path: path.to_owned(),
             file: Some(file),
             bytes,
-            durations: durations(metadata.file_metadata()),
+            arrow: arrow_types(metadata.file_metadata()),
             metadata: Arc::new(metadata),
             columns,
         })
@@ -98,10 +96,19 @@ impl RawFile {
 
     /// Returns the unit of a leaf of durations.
     pub(super) fn duration(&self, leaf: usize) -> Option<&'static str> {
-        if self.durations.is_empty() {
+        if self.arrow.durations.is_empty() {
             return None;
         }
-        self.durations.get(&self.arrow_path(leaf)).copied()
+        let unit = self.arrow.durations.get(&self.arrow_path(leaf))?;
+        Some(unit.name)
+    }
+
+    /// Returns the length of the lists of a leaf, if all have one.
+    fn list_size(&self, leaf: usize) -> Option<u32> {
+        if self.arrow.list_sizes.is_empty() {
+            return None;
+        }
+        self.arrow.list_sizes.get(&self.arrow_path(leaf)).copied()
     }
 
     /// Returns the path of a leaf as Arrow has it.
@@ -112,13 +119,19 @@ impl RawFile {
 
     /// Returns what the values of a leaf are.
     pub(super) fn class(&self, leaf: usize) -> Class {
-        Class::of(&self.descriptor(leaf), self.duration(leaf))
+        match self.list_size(leaf) {
+            Some(_) => Class::Other(self.type_name(leaf)),
+            None => Class::of(&self.descriptor(leaf), self.duration(leaf)),
+        }
     }
 
     /// Returns the type of a leaf in the words of Arrow.
     pub(super) fn type_name(&self, leaf: usize) -> String {
         let name = arrow_name(self.descriptor(leaf).self_type(), self.duration(leaf));
         let lists = usize::try_from(self.descriptor(leaf).max_rep_level()).unwrap_or(0);
+        if let Some(size) = self.list_size(leaf) {
+            return format!("fixed_size_list<{name}>[{size}]");
+        }
         format!("{}{name}{}", "list<".repeat(lists), ">".repeat(lists))
     }
 

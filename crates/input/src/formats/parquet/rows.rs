@@ -1,6 +1,6 @@
 //! Reader of the rows of Parquet files. The columns of a row group are decoded side by side, some rows at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
 use super::column::{ColumnCursor, Misfit, ParquetColumn, Values, Why, columns, project};
+use super::durations::durations;
 use super::pages::{FilledPages, Pages, READ_BYTES};
 use crate::columnar::ColumnarRows;
 use crate::record::{Content, Place, failed};
@@ -64,6 +65,8 @@ pub(super) struct ParquetRows {
     file_bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
+    /// Units of the columns of durations, whose values are plain whole numbers.
+    durations: BTreeMap<String, Ticks>,
     /// Names and types of the columns whose values cannot be used.
     unreadable: Vec<(String, String)>,
     /// Number of the first row of each row group, and at the end the number of all rows.
@@ -90,6 +93,7 @@ impl ParquetRows {
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&pages);
         let metadata = metadata.map_err(|error| broken(path, error))?;
         let all = columns(metadata.file_metadata().schema_descr());
+        let durations = durations(metadata.file_metadata());
         let unreadable = all
             .iter()
             .filter(|column| column.values.is_none())
@@ -144,6 +148,7 @@ impl ParquetRows {
             file_bytes,
             metadata: Arc::new(metadata),
             columns,
+            durations,
             unreadable,
             borders,
             next: 0,
@@ -277,7 +282,10 @@ impl FileRecords for ParquetRows {
         columns
             .map(|column| match column.values {
                 Some(Values::Time(ticks)) => (column.name.clone(), Some(ticks)),
-                _ => (column.name.clone(), None),
+                _ => (
+                    column.name.clone(),
+                    self.durations.get(&column.name).copied(),
+                ),
             })
             .collect()
     }

@@ -50,6 +50,7 @@ fn ticks(cell: Cell<'_>) -> Option<Ticks> {
 fn unit(ticks: Ticks) -> Option<TimeUnit> {
     match ticks {
         Ticks::Days => None,
+        Ticks::Seconds => Some(TimeUnit::Seconds),
         Ticks::Milliseconds => Some(TimeUnit::Milliseconds),
         Ticks::Microseconds => Some(TimeUnit::Microseconds),
         Ticks::Nanoseconds => Some(TimeUnit::Nanoseconds),
