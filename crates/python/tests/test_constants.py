@@ -18,8 +18,12 @@ import trainyard.numpy as tn
 from trainyard import toml
 from trainyard.constants import CONSTANTS_MAX, constants, digest, limited
 
+OF_PROCESS = random.SystemRandom().random()
+"""Another number in each process."""
 DRAWN = np.random.default_rng(1).normal(size=3)
 WORDS = ["a", "b"]
+CALLS = 7
+RECORD = [(1, 0.5)]
 
 
 def no_tensor(_: Any) -> None:
@@ -39,11 +43,13 @@ def scaled() -> Any:
 class Base:
     """A class of the author with a value."""
 
-    of_class: ClassVar[float] = 0.25
+    of_class: ClassVar[Any] = np.ones(1)
+    calls: ClassVar[int] = 7
+    losses: ClassVar[list[float]] = [0.5]
 
     def logits(self) -> Any:
         """Names values of the file, directly and by a function."""
-        return [len(WORDS), scaled()]
+        return [len(WORDS), CALLS, RECORD, scaled()]
 
 
 class Owner(Base):
@@ -57,11 +63,11 @@ def test_values_of_an_object_its_classes_and_the_files_that_its_methods_name_are
     names = found(Owner(number=3, ids=["x", "y"], places={"x": 1}, mask=np.ones(2), several={3, 1}, _draws=np.ones(2)))
     assert set(names) == {"number", "ids", "places", "mask", "several", "_draws", "of_class", "WORDS", "DRAWN"}
     assert names["number"] == "int 3"
-    assert names["of_class"] == "float 0.25"
+    assert names["WORDS"].startswith("list of 2, ")
 
 
 def test_what_no_step_computes_with_is_no_constant() -> None:
-    owner = Owner(flag=True, nothing=None, path="/tmp/x", _process=os.getpid(), other=object(), mixed=[1, object()], empty=np.zeros(0))
+    owner = Owner(flag=True, nothing=None, path="/tmp/x", _process=os.getpid(), _record=[1.0], other=object(), mixed=[1, object()], empty=np.zeros(0))
     assert set(found(owner)) == {"of_class", "WORDS", "DRAWN"}
 
 
@@ -119,7 +125,7 @@ class Net(tn.Model):
         kind = os.environ.get("TESTED_CONSTANT")
         # As a module that draws while it is imported, and an order that comes out of a set, without chance for the test.
         if kind == "draw":
-            self.scale = random.SystemRandom().random()
+            self.scale = OF_PROCESS
         if kind == "order":
             random.SystemRandom().shuffle(self.order)
             self.order.append(str(os.getpid()))

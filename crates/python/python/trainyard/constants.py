@@ -32,18 +32,24 @@ def constants(
 ) -> Iterator[tuple[str, str]]:
     """Yields names and digests of the values of an object: its own, those of its classes, and those that its methods name.
 
-    A number whose name begins with `_` counts as one that no step reads. `internal` are names of the framework's own.
+    An attribute whose name begins with `_` counts as one that no step reads, unless it is an array. `internal` are names of the
+    framework's own.
     """
     seen: set[int] = set()
-    classes = [each for each in type(owner).__mro__ if not _is_foreign(each)]
-    values = dict(vars(owner))
-    for each in classes:
-        values = {**vars(each), **values}
-    for name, value in values.items():
+    own = dict(vars(owner))
+    shared: dict[str, Any] = {}
+    for each in type(owner).__mro__:
+        if not _is_foreign(each):
+            shared = {**vars(each), **shared}
+    for name, value in {**shared, **own}.items():
         if name.startswith("__") or name in internal:
             continue
         yield from named_by(value, tensor, seen)
-        yield from _named(f"{prefix}{name}", value, tensor)
+        is_array = isinstance(value, np.ndarray) or tensor(value) is not None
+        is_read = is_array or not name.startswith("_")
+        found = digest(value, tensor) if name in own and is_read else _of_shared(value, tensor)
+        if found is not None:
+            yield f"{prefix}{name}", found
 
 
 def named_by(function: object, tensor: Leaf, seen: set[int]) -> Iterator[tuple[str, str]]:
@@ -53,7 +59,9 @@ def named_by(function: object, tensor: Leaf, seen: set[int]) -> Iterator[tuple[s
     """
     for each in _functions(function):
         for name, value in _names(each, seen):
-            yield from _named(name, value, tensor)
+            found = _of_shared(value, tensor)
+            if found is not None:
+                yield name, found
 
 
 def limited(found: dict[str, str]) -> dict[str, str]:
@@ -101,12 +109,15 @@ def _element(value: Any, tensor: Leaf, depth: int) -> str | None:
     return f"text {value}" if isinstance(value, str) else digest(value, tensor, depth + 1)
 
 
-def _named(name: str, value: Any, tensor: Leaf) -> Iterator[tuple[str, str]]:
-    if isinstance(value, (int, float)) and name.rpartition(".")[2].startswith("_"):
-        return
-    found = digest(value, tensor)
-    if found is not None:
-        yield name, found
+def _of_shared(value: Any, tensor: Leaf) -> str | None:
+    """Returns a digest of a value of a class or a file: of an array, or of a sequence of texts.
+
+    Programs count and record in other ones, so that these change while models are built and trained.
+    """
+    if isinstance(value, (list, tuple)) and not all(isinstance(each, str) for each in value):
+        return None
+    is_array = isinstance(value, np.ndarray) or tensor(value) is not None
+    return digest(value, tensor) if is_array or isinstance(value, (list, tuple)) else None
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> str:
