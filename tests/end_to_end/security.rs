@@ -373,6 +373,16 @@ fn callers(path: &str) -> &'static [Role] {
     }
 }
 
+/// The network of a task whose credentials lie in a folder.
+fn network_of(caller: Task, credentials: &str, cluster: &ClusterSpec) -> Network {
+    let sources = CredentialSources {
+        tls_dir: Some(Path::new(credentials)),
+        ..CredentialSources::default()
+    };
+    let security = Security::load(cluster, caller, sources).expect("good credentials");
+    Network::Other(Arc::new(Caller(Arc::new(security))))
+}
+
 /// Calls a method of a task with an empty message as another task of a cluster, whose credentials lie in a folder.
 pub(crate) fn call_as(
     caller: Task,
@@ -381,12 +391,7 @@ pub(crate) fn call_as(
     target: Task,
     path: &str,
 ) -> Option<Code> {
-    let sources = CredentialSources {
-        tls_dir: Some(Path::new(credentials)),
-        ..CredentialSources::default()
-    };
-    let security = Security::load(cluster, caller, sources).expect("good credentials");
-    let network = Network::Other(Arc::new(Caller(Arc::new(security))));
+    let network = network_of(caller, credentials, cluster);
     let runtime = Runtime::new().expect("a runtime");
     let _inside = runtime.enter();
     let address = cluster.address(target).expect("an address");
@@ -448,14 +453,7 @@ fn each_role_may_call_what_is_its_own_and_nothing_else() {
         );
         // Nobody: without any certificate.
         let network = role.map_or(Network::System, |_| {
-            let sources = CredentialSources {
-                tls_dir: Some(Path::new(&credentials)),
-                ..CredentialSources::default()
-            };
-            let security = Security::load(&cluster, task, sources);
-            Network::Other(Arc::new(Caller(Arc::new(
-                security.expect("good credentials"),
-            ))))
+            network_of(task, &credentials, &cluster)
         });
         for target in [PS, CHIEF] {
             let address = cluster.address(target).expect("an address");

@@ -192,12 +192,10 @@ fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_ref
     };
     let (narrow, wide) = (list("required int32"), list("optional int64"));
     let texts = "optional binary x (UTF8);";
+    let longs = ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"];
+    let doubles = ["Double(-1.0)", "Double(7.0)", "Double(-1.0)", "Double(7.0)"];
     let taken = [
-        (
-            "optional int32 x;",
-            "optional int64 x;",
-            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
-        ),
+        ("optional int32 x;", "optional int64 x;", longs),
         (
             "optional int32 x (UINT_32);",
             "optional int64 x;",
@@ -206,18 +204,10 @@ fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_ref
         (
             "optional int32 x (INT_8);",
             "optional int32 x (INT_16);",
-            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
+            longs,
         ),
-        (
-            "optional float x;",
-            "optional double x;",
-            ["Double(-1.0)", "Double(7.0)", "Double(-1.0)", "Double(7.0)"],
-        ),
-        (
-            "required int64 x;",
-            "optional float x;",
-            ["Double(-1.0)", "Double(7.0)", "Double(-1.0)", "Double(7.0)"],
-        ),
+        ("optional float x;", "optional double x;", doubles),
+        ("required int64 x;", "optional float x;", doubles),
         (
             "optional int32 x (UINT_32);",
             "optional double x;",
@@ -228,16 +218,8 @@ fn files_whose_columns_have_other_types_become_one_where_it_is_exact_and_are_ref
                 "Double(7.0)",
             ],
         ),
-        (
-            "required int64 x;",
-            "optional int64 x;",
-            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
-        ),
-        (
-            "required int64 x;",
-            "required int64 x;",
-            ["Long(-1)", "Long(7)", "Long(-1)", "Long(7)"],
-        ),
+        ("required int64 x;", "optional int64 x;", longs),
+        ("required int64 x;", "required int64 x;", longs),
         (
             narrow.as_str(),
             wide.as_str(),
