@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use trainyard_model_dir::durable::{exchange, flush_folder, rename, write_and_flush};
+use trainyard_model_dir::durable::{create_all, exchange, flush_folder, rename, write_and_flush};
 use trainyard_model_dir::{Bucket, ModelDir, encode, refuse_if_deposed};
 use trainyard_variable::FirstRows;
 
@@ -277,7 +277,7 @@ pub fn begin(
             .path()
             .join(format!("{PREFIX}{step}.{attempt}-{number:016x}")));
     }
-    std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
+    create_all(model_dir)?;
     let need = room_needed(bytes_expected);
     if let Ok(space) = rustix::fs::statvfs(model_dir) {
         let free = space.f_bavail.saturating_mul(space.f_frsize);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trainyard_storage::{open_lock, read_regular};
 
 use crate::bucket::{Bucket, FILE_BYTES_MAX};
-use crate::durable::{flush_names_of, replace};
+use crate::durable::{create_all, flush_names_of, replace};
 use crate::files::encode;
 use crate::model_dir::ModelDir;
 use crate::own_files::refuse_foreign;
@@ -115,7 +115,7 @@ pub fn cluster_id(model_dir: &Path, fresh: u128) -> Result<u128, Error> {
             .ok_or_else(|| Error::damaged(&path, "it does not exist"))?;
         return id_of(&String::from_utf8_lossy(&text), &path);
     }
-    std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
+    create_all(model_dir)?;
     let _held = hold(model_dir)?;
     let path = model_dir.join("cluster_id");
     match read_text(&path)? {

@@ -59,6 +59,36 @@ pub fn exchange(one: &Path, other: &Path) -> Result<bool, Error> {
     }
 }
 
+/// Creates a folder and those above it.
+///
+/// # Errors
+/// A folder cannot be created. Where another thing has its name, the error says what.
+pub fn create_all(folder: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let told = in_the_way(folder).map(|told| std::io::Error::new(error.kind(), told));
+        Error::io("create", folder)(told.unwrap_or(error))
+    })
+}
+
+/// Returns what has the name of a folder, or of one above it, and is none. The system says of it that the file exists, and of a link to
+/// nothing too, for which a look at the place finds nothing.
+fn in_the_way(folder: &Path) -> Option<String> {
+    let mut places = folder.ancestors().filter(|place| !place.is_dir());
+    places.find_map(|place| {
+        let kind = place.symlink_metadata().ok()?.file_type();
+        let place_name = place.display();
+        Some(if kind.is_symlink() && !place.exists() {
+            let to = std::fs::read_link(place).ok()?;
+            format!(
+                "{place_name} is a link to {}, which is not there",
+                to.display()
+            )
+        } else {
+            format!("{place_name} is there and is no folder")
+        })
+    })
+}
+
 /// Creates a folder and those above it, and makes the names of those that were not there durable: what is flushed in a folder
 /// that a power cut takes away is lost with it.
 ///
@@ -70,7 +100,7 @@ pub fn create_folders(folder: &Path) -> Result<(), Error> {
         .ancestors()
         .take_while(|above| !is_there(above))
         .collect();
-    std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    create_all(folder)?;
     let mut parents = missing.iter().rev().filter_map(|made| made.parent());
     parents.try_for_each(flush_names)
 }
@@ -123,4 +153,32 @@ pub fn flush_folder(folder: &Path) -> Result<(), Error> {
     };
     let handle = File::open(folder).map_err(Error::io("open", folder))?;
     handle.sync_all().map_err(Error::io("flush", folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn what_has_the_name_of_a_folder_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "").expect("a file");
+        std::os::unix::fs::symlink("gone", at("link")).expect("a link");
+        std::os::unix::fs::symlink("file", at("to_file")).expect("a link");
+        for (path, told) in [
+            ("file", "file is there and is no folder"),
+            ("file/model", "file is there and is no folder"),
+            ("to_file/model", "to_file is there and is no folder"),
+            ("link", "link is a link to gone, which is not there"),
+            ("link/model", "link is a link to gone, which is not there"),
+        ] {
+            let refused = create_all(&at(path)).expect_err(path);
+            let refused = refused.source().expect("a reason").to_string();
+            assert!(refused.contains(told), "{path}: {refused}");
+        }
+        create_all(&at("new/model")).expect("a folder");
+    }
 }

@@ -12,6 +12,7 @@ use trainyard_storage::{open_lock, open_regular, read_regular};
 
 use crate::Error;
 use crate::bucket::FILE_BYTES_MAX;
+use crate::durable::create_all;
 use crate::files::encode;
 use crate::model_dir::ModelDir;
 use crate::own_files::refuse_unless_own;
@@ -95,7 +96,7 @@ impl RunLock {
         if ModelDir::is_bucket(model_dir) {
             return Ok(Self { _file: None });
         }
-        std::fs::create_dir_all(model_dir).map_err(Error::io("create", model_dir))?;
+        create_all(model_dir)?;
         let path = model_dir.join(RUN_LOCK);
         let mut file = open_lock(&path).map_err(Error::io("open", &path))?;
         let locked = match kind {

@@ -1,7 +1,7 @@
 //! Activation functions between dense layers, and their derivatives.
 
 use trainyard_run_config::Activation;
-use trainyard_tensor::sigmoid;
+use trainyard_tensor::{relu, sigmoid};
 
 pub(crate) const SELU_SCALE: f32 = 1.050_701;
 pub(crate) const SELU_ALPHA: f32 = 1.673_263_2;
@@ -22,7 +22,7 @@ pub(crate) fn apply(activation: Activation, values: &mut [f32]) {
     };
     match activation {
         Activation::Linear => {}
-        Activation::Relu => each(|x| x.max(0.0), values),
+        Activation::Relu => each(relu, values),
         Activation::Relu6 => each(|x| x.clamp(0.0, 6.0), values),
         Activation::LeakyRelu => each(|x| x.max(LEAK * x), values),
         Activation::Elu => each(|x| if x > 0.0 { x } else { x.exp_m1() }, values),
@@ -84,6 +84,15 @@ pub(crate) fn backward(activation: Activation, kept: &[f32], gradient: &mut [f32
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_function_makes_a_number_of_none() {
+        for (name, activation) in Activation::NAMES {
+            let mut value = [f32::NAN];
+            apply(activation, &mut value);
+            assert!(value[0].is_nan(), "{name}: {}", value[0]);
+        }
+    }
 
     #[test]
     fn derivatives_agree_with_finite_differences() {

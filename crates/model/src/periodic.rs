@@ -6,6 +6,7 @@
 use std::f32::consts::TAU;
 
 use trainyard_run_config::PeriodicConfig;
+use trainyard_tensor::relu;
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
 use crate::VariableScope;
@@ -96,7 +97,7 @@ impl Periodic {
             };
             self.waves(number, *x, values, &mut waves);
             layer.forward(number, &waves, values, out);
-            out.iter_mut().for_each(|value| *value = value.max(0.0));
+            out.iter_mut().for_each(|value| *value = relu(*value));
         }
     }
 
@@ -234,6 +235,18 @@ mod tests {
         ];
         for (found, expected) in out.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-6, "{out:?}");
+        }
+    }
+
+    #[test]
+    fn phases_beyond_32_bits_are_not_hidden_by_the_layer() {
+        for units in [None, Some(4)] {
+            let (periodic, variables) = embedding(units);
+            let mut out = vec![0.0; periodic.size()];
+            periodic.forward(&[3e38, 1.0], &values(&variables), &mut out);
+            let (beyond, within) = out.split_at(periodic.size() / 2);
+            assert!(beyond.iter().any(|value| value.is_nan()), "{out:?}");
+            assert!(within.iter().all(|value| value.is_finite()), "{out:?}");
         }
     }
 

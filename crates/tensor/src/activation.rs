@@ -29,6 +29,12 @@ pub fn softmax_in_place(logits: &mut [f32]) -> f32 {
     most + sum.ln()
 }
 
+/// Returns `max(x, 0)`, and NaN for NaN as `tf.nn.relu` does, where `f32::max` would return 0 and hide an overflow.
+#[inline(always)]
+pub fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
 /// Sets the gradient to 0 where the layer's output was 0.
 pub fn relu_backward(output: &[f32], gradient: &mut [f32]) {
     Arch::new().dispatch(
@@ -44,6 +50,18 @@ pub fn relu_backward(output: &[f32], gradient: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_is_none_stays_one_under_relu() {
+        assert!(relu(f32::NAN).is_nan());
+        assert_eq!(
+            (relu(-2.0), relu(0.0), relu(f32::INFINITY)),
+            (0.0, 0.0, f32::INFINITY)
+        );
+        let mut matrix = vec![f32::NAN; 37];
+        crate::add_bias_relu(&mut matrix, &[1.0; 37]);
+        assert!(matrix.iter().all(|value| value.is_nan()), "{matrix:?}");
+    }
 
     #[test]
     fn large_logits_do_not_overflow() {

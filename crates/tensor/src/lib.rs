@@ -12,7 +12,7 @@ mod product;
 mod row_product;
 mod vectorize;
 
-pub use activation::{relu_backward, sigmoid, sigmoid_cross_entropy, softmax_in_place};
+pub use activation::{relu, relu_backward, sigmoid, sigmoid_cross_entropy, softmax_in_place};
 pub use embedding::{VectorColumns, gather, scatter_add};
 pub use encoding::Encoding;
 pub use indexed_slices::IndexedSlices;

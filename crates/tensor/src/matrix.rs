@@ -5,6 +5,7 @@ use std::ops::Range;
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 use pulp::Arch;
 
+use crate::activation::relu;
 use crate::product::matmul;
 
 /// Values in a line of a cache, on the processors that we know.
@@ -142,7 +143,7 @@ pub fn add_bias_relu(matrix: &mut [f32], bias: &[f32]) {
             for row in matrix.chunks_exact_mut(bias.len()) {
                 row.iter_mut()
                     .zip(bias)
-                    .for_each(|(value, bias)| *value = (*value + bias).max(0.0));
+                    .for_each(|(value, bias)| *value = relu(*value + bias));
             }
         },
     );
