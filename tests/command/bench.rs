@@ -207,3 +207,43 @@ fn each_number_of_workers_is_measured() {
         "{figures:#}"
     );
 }
+
+trial!(the_training_of_a_job_is_measured_with_each_number_of_trainers_and_drawn);
+fn the_training_of_a_job_is_measured_with_each_number_of_trainers_and_drawn() {
+    let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/iris.toml");
+    let folder = tempfile::tempdir().expect("a folder");
+    let picture = folder.path().join("curve.svg");
+    let figures = bench(&[
+        "scale",
+        "--train",
+        &job.to_string_lossy(),
+        "--ps",
+        "1",
+        "--workers",
+        "2,1",
+        "--warmup",
+        "0.2",
+        "--seconds",
+        "1",
+        "--plot",
+        &picture.to_string_lossy(),
+    ]);
+    for (place, trainers) in [(0, 1.0), (1, 2.0)] {
+        let of = |key: &str| positive(&figures, &format!("/points/{place}/{key}"));
+        assert_eq!(of("workers"), trainers, "{figures:#}");
+        let per_step = of("examples_per_second") / of("steps_per_second");
+        assert!((per_step - 32.0).abs() < 3.0, "batches of 32: {figures:#}");
+        of("cpu_ms_per_step");
+        of("busiest_ps_cores");
+        let limit = figures["points"][place]["limit"].as_str().expect("a limit");
+        assert!(
+            ["none", "cores", "server", "waiting"].contains(&limit),
+            "{figures:#}"
+        );
+    }
+    let drawn = std::fs::read_to_string(&picture).expect("a picture");
+    assert!(
+        drawn.starts_with("<svg") && drawn.contains("examples/s"),
+        "{drawn}"
+    );
+}

@@ -161,6 +161,15 @@ def alone(batch_size):
     )
 
 
+def kind(name, batch_size, *keys):
+    """A kind of the field's models in one process, beside the same layers in PyTorch."""
+    model = ", ".join((f'kind="{name}_classifier"', f"hidden_units={ctr.HIDDEN_UNITS}", *keys))
+    command = python("torch", "kind_task.py", name, "--batch-size", batch_size)
+    peer = Peer("torch", lambda _: [("trainer:0", command, {})], ("trainer:0",), batch_size)
+    job = ("bench", "train", "configs/ctr-tensorflow.toml", "--cluster", "none", "--set", f"input.train.batch_size={batch_size}")
+    return Comparison("examples/s", (*job, "--set", f"model={{{model}}}"), "examples_per_second", {"PyTorch, fused, sparse": peer})
+
+
 def allreduce(batch_size):
     settings = ('strategy.kind="multi_worker_mirrored"', "strategy.pipeline_depth=0", f"input.train.batch_size={batch_size}")
     options = [part for setting in settings for part in ("--set", setting)]
@@ -212,6 +221,8 @@ COMPARISONS = {
     "ctr-128-depth-0": on_servers(128, "--set", "strategy.pipeline_depth=0"),
     "ctr-512": on_servers(512),
     "ctr-512-one-process": alone(512),
+    "dcn-512-one-process": kind("dcn", 512, "cross_layers=2"),
+    "dlrm-512-one-process": kind("dlrm", 512, "bottom_units=[64]"),
     "allreduce-128": allreduce(128),
     "torch-512": modules(512),
     "torch-128": modules(128),

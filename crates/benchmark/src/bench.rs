@@ -6,6 +6,7 @@
 
 mod arguments;
 mod conditions;
+mod curve;
 mod figures;
 mod load;
 mod local;
@@ -31,7 +32,7 @@ pub(crate) fn bench(arguments: &Bench, build: Build) -> Result<(), Vec<Diagnosti
         Bench::Ps(arguments) => parameter_server::bench(arguments).map_err(|problem| vec![problem]),
         Bench::Input(arguments) => local::input(arguments, build),
         Bench::Model(arguments) => local::model(arguments, build),
-        Bench::Scale(arguments) => scale::bench(arguments).map_err(|problem| vec![problem]),
+        Bench::Scale(arguments) => scale::bench(arguments),
         Bench::Serve(arguments) => serve::bench(arguments, build),
         Bench::Train(arguments) => train::bench(arguments),
     }

@@ -58,6 +58,4 @@ pub use folder::Folder;
 pub use output::print;
 pub use program::Program;
 pub use targets::{Existing, check_targets};
-pub use up::{
-    RUNTIME_THREADS, Supervisor, TaskCommand, free_ports, resolve, share_of_cores, tasks, threads,
-};
+pub use up::{RuntimeThreads, Supervisor, TaskCommand, free_ports, resolve, tasks, threads};

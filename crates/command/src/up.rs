@@ -2,6 +2,7 @@
 
 mod child;
 mod control;
+mod runtime_threads;
 mod scaling;
 mod supervisor;
 
@@ -10,9 +11,11 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-pub use child::{RUNTIME_THREADS, TaskCommand};
+pub use child::TaskCommand;
 use clap::Args;
 pub(crate) use control::{Address, Answer, Order};
+pub use runtime_threads::RuntimeThreads;
+pub(crate) use runtime_threads::share_of_cores;
 use scaling::Scaling;
 use serde::Deserialize;
 pub use supervisor::Supervisor;
@@ -190,11 +193,6 @@ pub fn tasks(cluster: &ClusterSpec, job: &Job) -> Vec<Task> {
 /// Returns the threads of a step if `tasks` tasks share this machine, unless the job sets them.
 pub fn threads(job: &Job, tasks: usize) -> Option<usize> {
     (job.run.intra_op_parallelism_threads == 0).then(|| share_of_cores(tasks))
-}
-
-/// Returns the number of cores of this machine for each of `tasks` tasks, at least 1.
-pub fn share_of_cores(tasks: usize) -> usize {
-    (std::thread::available_parallelism().map_or(1, usize::from) / tasks.max(1)).max(1)
 }
 
 /// Reports the address of the run's page, if the cluster has an admin port of the chief: as a line for a person, or in

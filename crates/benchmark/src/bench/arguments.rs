@@ -11,7 +11,7 @@ use trainyard_run_config::{Durability, Encoding};
 pub(crate) enum Bench {
     /// The parameter servers alone: pulls and pushes of real workers, without a model.
     Ps(BenchPs),
-    /// The parameter servers by number of workers.
+    /// The parameter servers, or the training of a job, by number of workers.
     Scale(BenchScale),
     /// Reading a job's training input.
     Input(BenchJob),
@@ -208,16 +208,29 @@ pub(crate) struct BenchPs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchScale {
-    /// Numbers of workers to measure, each by itself.
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32,64", value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
-    pub(crate) workers: Vec<usize>,
+    /// Numbers of workers to measure, each by itself: 1,2,4,8,16,32,64 by default, or 1,2,4, ... up to the cores of the machine with --train.
+    /// There, they are the tasks that train; the chief is one of them unless strategy.chief_trains is false.
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
+    pub(crate) workers: Option<Vec<usize>>,
+    /// Trains this job with each number of workers, instead of a load that only reads and updates.
+    #[arg(long, value_name = "JOB.toml", conflicts_with_all = ["workers_per_process", "compute_ms", "dense", "rows", "table_rows", "dim", "durability"])]
+    pub(crate) train: Option<PathBuf>,
+    /// With --train: sets one key of the job file. May be given more than once.
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", requires = "train")]
+    pub(crate) set: Vec<String>,
+    /// With --train: time between the first step of the last task and the measurement, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) warmup: f64,
+    /// File to which the curve is written as a picture.
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
     /// Workers per process. Each worker has its own session and connections nevertheless.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) workers_per_process: usize,
     /// Time between the pull and the push of each worker. It stands for the computation of a model.
     #[arg(long, value_name = "MS", default_value_t = 50.0, value_parser = milliseconds)]
     pub(crate) compute_ms: f64,
-    /// Number of parameter servers, each a process.
+    /// Number of parameter servers, each a process. A job of multi_worker_mirrored has none.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(crate) ps: usize,
     /// Values of a dense variable. Each step reads and updates all of them.

@@ -65,6 +65,8 @@ pub(super) struct RoleFigures {
     pub(super) cpu_ms_per_step: f64,
     /// Processors that its processes kept busy.
     pub(super) cpu_cores: f64,
+    /// Processors that the busiest of its processes kept busy.
+    pub(super) busiest_cores: f64,
     /// Most memory that one of its processes has held since its start.
     pub(super) peak_bytes: u64,
     /// Bytes of variables and slots that all of its tasks hold; parameter servers only.
@@ -135,6 +137,7 @@ impl Figures {
                 tasks: tasks.len(),
                 cpu_ms_per_step: cores(&tasks) / steps_per_second * 1e3,
                 cpu_cores: cores(&tasks),
+                busiest_cores: tasks.iter().map(|task| cores(&[*task])).fold(0.0, f64::max),
                 peak_bytes,
                 value_bytes: (*role == Role::Ps).then_some(held),
                 first_step_seconds: tasks

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use trainyard_checkpoint::claim_epoch;
 use trainyard_cluster_client::{Error, JobEnd, ServerClient, retry};
 use trainyard_cluster_spec::{ClusterSpec, Role, Task};
-use trainyard_command::{Folder, Format, RUNTIME_THREADS, free_ports, print, share_of_cores};
+use trainyard_command::{Folder, Format, RuntimeThreads, free_ports, print};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_model_dir::{cluster_id, note_prepared};
 use trainyard_optimizer::OptimizerConfig;
@@ -61,7 +61,7 @@ pub(super) fn measure(arguments: &BenchPs) -> Result<Traffic, Diagnostic> {
     let addresses = write_files(folder.path(), arguments)?;
     let program = std::env::current_exe().map_err(|error| broken("find its own program", error))?;
     let threads = runtime_threads(arguments);
-    let mut servers = Servers::start(&program, folder.path(), arguments.ps, &threads)?;
+    let mut servers = Servers::start(&program, folder.path(), arguments.ps, threads)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -134,10 +134,10 @@ fn variables(arguments: &BenchPs) -> Vec<VariableSpec> {
     dense.into_iter().chain(tables).collect()
 }
 
-/// Returns the number of runtime threads of each process: the processes share the cores, as in `trainyard up`.
-fn runtime_threads(arguments: &BenchPs) -> String {
+/// Returns the runtime threads of the processes, which share the cores as in `trainyard up`.
+pub(super) fn runtime_threads(arguments: &BenchPs) -> RuntimeThreads {
     let processes = arguments.ps + arguments.workers.div_ceil(arguments.workers_per_process);
-    share_of_cores(processes).to_string()
+    RuntimeThreads::shared_by(processes, arguments.ps)
 }
 
 /// Writes a job and a cluster for the servers, and returns their addresses.
@@ -258,7 +258,7 @@ fn run_workers(
         .map_err(|error| broken("give orders", error))?;
         let mut child = Command::new(program)
             .args(["bench-load", &order])
-            .env(RUNTIME_THREADS, runtime_threads(arguments))
+            .envs(runtime_threads(arguments).variable(Role::Worker))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

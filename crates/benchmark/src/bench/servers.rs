@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
-use trainyard_command::RUNTIME_THREADS;
+use trainyard_cluster_spec::Role;
+use trainyard_command::RuntimeThreads;
 use trainyard_diagnostic::{Code, Diagnostic};
 
 use super::usage;
@@ -48,7 +49,7 @@ pub(super) struct Servers {
     program: PathBuf,
     /// Folder of the job file and the cluster file.
     folder: PathBuf,
-    threads: String,
+    threads: RuntimeThreads,
     servers: Vec<Server>,
 }
 
@@ -61,12 +62,12 @@ impl Servers {
         program: &Path,
         folder: &Path,
         servers: usize,
-        threads: &str,
+        threads: RuntimeThreads,
     ) -> Result<Self, Diagnostic> {
         let mut started = Self {
             program: program.to_owned(),
             folder: folder.to_owned(),
-            threads: threads.to_owned(),
+            threads,
             servers: Vec::new(),
         };
         for index in 0..servers {
@@ -87,7 +88,7 @@ impl Servers {
             .arg(self.folder.join("job.toml"))
             .arg("--cluster")
             .arg(self.folder.join("cluster.toml"))
-            .env(RUNTIME_THREADS, &self.threads)
+            .envs(self.threads.variable(Role::Ps))
             .stdin(Stdio::null())
             .spawn();
         let process = process.map_err(|error| broken("start a server", error))?;

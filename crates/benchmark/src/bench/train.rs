@@ -30,16 +30,16 @@ const NEVER: u64 = 1_000_000_000_000;
 
 /// Output of the benchmark.
 #[derive(Debug, Serialize)]
-struct Report {
+pub(super) struct Report {
     job: String,
     cluster: String,
     #[serde(flatten)]
-    conditions: Conditions,
+    pub(super) conditions: Conditions,
     warmup_seconds: f64,
     /// Settings of the job that were changed for the measurement.
     changed: Vec<String>,
     #[serde(flatten)]
-    figures: Figures,
+    pub(super) figures: Figures,
     /// Exit code of each task.
     exit: BTreeMap<String, i32>,
 }
@@ -53,6 +53,12 @@ struct Cluster {
 
 /// Trains a job for a while in a temporary folder, and prints its figures.
 pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
+    let report = measure(arguments)?;
+    print(&report.render(arguments.format)).map_err(|problem| vec![problem])
+}
+
+/// Trains a job for a while in a temporary folder, and returns its figures.
+pub(super) fn measure(arguments: &BenchTrain) -> Result<Report, Vec<Diagnostic>> {
     let mut job = Job::load(&arguments.job, &arguments.set)?;
     let (set, changed) = endless(&job);
     let (spec, _sockets) = match arguments.cluster.as_str() {
@@ -87,7 +93,7 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
             Ok((measured?, cluster.supervisor.exits().clone()))
         })
         .map_err(one)?;
-    let report = Report {
+    Ok(Report {
         job: arguments.job.display().to_string(),
         cluster: arguments.cluster.clone(),
         conditions,
@@ -98,8 +104,7 @@ pub(super) fn bench(arguments: &BenchTrain) -> Result<(), Vec<Diagnostic>> {
             .iter()
             .map(|(task, code)| (task.to_string(), *code))
             .collect(),
-    };
-    print(&report.render(arguments.format)).map_err(one)
+    })
 }
 
 /// Returns the cluster of the benchmark, without evaluators.

@@ -16,13 +16,12 @@ use trainyard_cluster_spec::{Role, Task};
 use trainyard_daemon::{ENDS_WITH, LogFormat};
 use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
+use super::runtime_threads::RuntimeThreads;
 use crate::arguments::JobArguments;
 use crate::program::Program;
 
 /// Time in which a task must stop, in seconds, as in the systemd units.
 pub(super) const DRAIN_SECS: u64 = 60;
-/// Environment variable for the number of threads of a tokio runtime.
-pub const RUNTIME_THREADS: &str = "TOKIO_WORKER_THREADS";
 /// Wait before a restart. It doubles with each restart that follows soon.
 const RESTART_DELAY: Duration = Duration::from_millis(50);
 /// Longest wait before a restart.
@@ -77,7 +76,7 @@ pub(super) struct Launch {
     cluster: PathBuf,
     report: PathBuf,
     log_format: LogFormat,
-    runtime_threads: usize,
+    runtime_threads: RuntimeThreads,
     starts: RefCell<BTreeMap<Task, (Instant, u32)>>,
     /// Deaths of a task by a signal or an exception, each soon after its start.
     killed: RefCell<BTreeMap<Task, u32>>,
@@ -88,7 +87,7 @@ impl Launch {
     /// Prepares to start tasks of a job in a cluster.
     pub(super) fn new(
         command: &TaskCommand<'_>,
-        runtime_threads: usize,
+        runtime_threads: RuntimeThreads,
         cluster: &Path,
         report: &Path,
     ) -> Self {
@@ -209,11 +208,7 @@ impl Launch {
         if task.role == Role::Chief {
             command.arg("--report").arg(&self.report);
         }
-        // With one thread per core in each process, the runtimes would move their work and its memory from core to
-        // core.
-        if std::env::var_os(RUNTIME_THREADS).is_none() {
-            command.env(RUNTIME_THREADS, self.runtime_threads.to_string());
-        }
+        command.envs(self.runtime_threads.variable(task.role));
         self.spawn(task, command, Stdio::piped())
     }
 

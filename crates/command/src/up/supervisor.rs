@@ -13,8 +13,8 @@ use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 
 use super::child::{Child, Launch, SIGNALLED, TaskCommand, UNKNOWN_ARGUMENTS, cause_of};
 use super::control::Request;
+use super::runtime_threads::RuntimeThreads;
 use super::scaling::{Changes, Fate, Restart, Scaling};
-use super::share_of_cores;
 use crate::arguments::JobArguments;
 use crate::program::Program;
 
@@ -84,7 +84,8 @@ impl Supervisor {
         std::fs::write(&cluster_file, &cluster).map_err(|error| written(&cluster_file, error))?;
         let report_file = folder.join("chief-report.json");
         let _ = std::fs::remove_file(&report_file);
-        let runtime_threads = share_of_cores(tasks.len());
+        let servers = tasks.iter().filter(|task| task.role == Role::Ps).count();
+        let runtime_threads = RuntimeThreads::shared_by(tasks.len(), servers);
         let launch = Launch::new(command, runtime_threads, &cluster_file, &report_file);
         let mut children = BTreeMap::new();
         for task in tasks {
@@ -111,7 +112,7 @@ impl Supervisor {
             threads: None,
         };
         let none = Path::new("");
-        let launch = Launch::new(&command, share_of_cores(1), none, none);
+        let launch = Launch::new(&command, RuntimeThreads::shared_by(1, 0), none, none);
         let task = Task {
             role: Role::Chief,
             index: 0,
