@@ -237,7 +237,7 @@ fn the_training_of_a_job_is_measured_with_each_number_of_trainers_and_drawn() {
         of("busiest_ps_cores");
         let limit = figures["points"][place]["limit"].as_str().expect("a limit");
         assert!(
-            ["none", "cores", "server", "waiting"].contains(&limit),
+            ["none", "cores", "neighbours", "server", "waiting"].contains(&limit),
             "{figures:#}"
         );
     }

@@ -29,8 +29,10 @@ pub(super) struct Curve<'a> {
 pub(super) fn svg(curve: &Curve<'_>) -> String {
     let last = curve.points.last().map_or(1, |(workers, ..)| *workers) as f64;
     let rates = curve.points.iter().map(|(_, rate, _)| *rate);
-    let step = tick(rates.fold(curve.linear * last, f64::max) / TICKS);
-    let top = step * (TICKS + 1.0);
+    let most = rates.fold(curve.linear * last, f64::max);
+    let step = tick(most / TICKS);
+    let ticks = (most / step).ceil().max(1.0);
+    let top = step * ticks;
     let x = |workers: f64| LEFT + workers / last * (WIDTH - LEFT - RIGHT);
     let y = |rate: f64| HEIGHT - BOTTOM - rate / top * (HEIGHT - TOP - BOTTOM);
     let mut text = format!(
@@ -48,7 +50,7 @@ pub(super) fn svg(curve: &Curve<'_>) -> String {
         );
     }
     let digits = usize::from(step < 1.0);
-    for number in 0..=TICKS as usize + 1 {
+    for number in 0..=ticks as usize {
         let rate = step * number as f64;
         let (height, right) = (y(rate), WIDTH - RIGHT);
         let _ = writeln!(
@@ -154,8 +156,8 @@ mod tests {
             linear: 100.0,
         };
         let picture = svg(&curve);
-        // The axis ends at 600, six ticks of 100; 4 workers are at its right end.
-        let height = |rate: f64| HEIGHT - BOTTOM - rate / 600.0 * (HEIGHT - TOP - BOTTOM);
+        // The axis ends at 400, four ticks of 100; 4 workers are at its right end.
+        let height = |rate: f64| HEIGHT - BOTTOM - rate / 400.0 * (HEIGHT - TOP - BOTTOM);
         for part in [
             format!(
                 "points=\"{:.1},{:.1} 690.0,{:.1}\"",
@@ -166,7 +168,7 @@ mod tests {
             format!("x2=\"690.0\" y2=\"{:.1}\"", height(400.0)),
             ">server full</text>".to_owned(),
             "a &amp; b".to_owned(),
-            ">600</text>".to_owned(),
+            ">400</text>".to_owned(),
         ] {
             assert!(picture.contains(&part), "{part}\n{picture}");
         }

@@ -49,6 +49,8 @@ pub(super) struct Figures {
     pub(super) cpu_ms_per_step: f64,
     /// Processors that all processes kept busy.
     pub(super) cpu_cores: f64,
+    /// Cores of the machine that had nothing to do, if the system says it.
+    pub(super) idle_cores: Option<f64>,
     /// Figures by role.
     pub(super) roles: BTreeMap<String, RoleFigures>,
     /// Mean time of a step of one training task.
@@ -100,7 +102,7 @@ impl Observed {
 
 impl Figures {
     /// Computes the figures. Returns `None` if no step was applied in the measurement.
-    pub(super) fn new(observed: &[Observed]) -> Option<Self> {
+    pub(super) fn new(observed: &[Observed], idle_cores: Option<f64>) -> Option<Self> {
         let steps: f64 = observed
             .iter()
             .map(|task| task.gain("trainyard_steps_total"))
@@ -160,6 +162,7 @@ impl Figures {
             examples_per_second: rate("trainyard_examples_total"),
             cpu_ms_per_step: cores(&all) / steps_per_second * 1e3,
             cpu_cores: cores(&all),
+            idle_cores,
             roles: roles.collect(),
             step_ms: trained_seconds / steps * 1e3,
             phases: phases(&training, trained_seconds, steps),
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn figures_are_of_the_measurement_alone() {
-        let figures = Figures::new(&cluster()).expect("steps were made");
+        let figures = Figures::new(&cluster(), Some(0.5)).expect("steps were made");
         assert_eq!(
             (
                 figures.steps,
@@ -323,7 +326,9 @@ mod tests {
 
     #[test]
     fn the_text_names_every_role_and_phase() {
-        let text = Figures::new(&cluster()).expect("steps were made").text();
+        let text = Figures::new(&cluster(), Some(0.5))
+            .expect("steps were made")
+            .text();
         for part in [
             "global steps/s    200.0",
             "chief ",
@@ -343,6 +348,6 @@ mod tests {
         for task in &mut still {
             task.after.samples = task.before.samples.clone();
         }
-        assert_eq!(Figures::new(&still), None);
+        assert_eq!(Figures::new(&still, None), None);
     }
 }

@@ -24,6 +24,7 @@ use super::load::{Loaded, Order};
 use super::servers::{Process, Servers, broken};
 use super::slow_link::SlowLink;
 use super::traffic::{Load, Traffic};
+use super::usage;
 use super::zipf::ZipfRows;
 
 /// Timeout for starting a parameter server.
@@ -284,6 +285,7 @@ fn run_workers(
         line(output)?;
     }
     let before = servers.processor_time();
+    let idle = usage::idle();
     let began = Instant::now();
     for worker in &mut running {
         let input = worker
@@ -312,6 +314,7 @@ fn run_workers(
         })?,
     };
     let seconds = began.elapsed().as_secs_f64();
+    let idle_cores = usage::idle_cores(idle, seconds);
     let after = servers.processor_time();
     let spent =
         |(before, after): (&Duration, Duration)| after.saturating_sub(*before).as_secs_f64();
@@ -322,6 +325,7 @@ fn run_workers(
     Ok(Load {
         processes,
         seconds,
+        idle_cores,
         server_cpu: before.iter().zip(after).map(spent).collect(),
         server_peak_bytes: servers.peak_bytes(),
         kills,

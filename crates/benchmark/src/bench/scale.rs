@@ -29,6 +29,8 @@ enum Limit {
     None,
     /// The processes keep all cores of the machine busy.
     Cores,
+    /// Other processes keep the cores busy that these have not.
+    Neighbours,
     /// The busiest parameter server keeps all of its threads busy.
     Server,
     /// Tasks wait: for each other, for the network or for a disk.
@@ -40,6 +42,7 @@ impl Limit {
         match self {
             Self::None => "none",
             Self::Cores => "cores full",
+            Self::Neighbours => "cores full by others",
             Self::Server => "server full",
             Self::Waiting => "waiting",
         }
@@ -58,6 +61,8 @@ struct Measured {
     cpu_ms_per_step: f64,
     /// Processors that all processes kept busy.
     cpu_cores: f64,
+    /// Cores of the machine that had nothing to do, if the system says it.
+    idle_cores: Option<f64>,
     /// Processors that the busiest server kept busy.
     busiest_ps_cores: f64,
     /// Threads of the runtime of a server.
@@ -75,6 +80,7 @@ impl Measured {
             examples_per_second: None,
             cpu_ms_per_step: traffic.cpu_ms_per_step,
             cpu_cores: traffic.cpu_ms_per_step * traffic.steps_per_second / 1e3,
+            idle_cores: traffic.idle_cores,
             busiest_ps_cores: traffic.busiest_ps_cores,
             ps_threads,
             p50_ms: Some(traffic.p50_ms),
@@ -90,6 +96,7 @@ impl Measured {
             examples_per_second: Some(figures.examples_per_second),
             cpu_ms_per_step: figures.cpu_ms_per_step,
             cpu_cores: figures.cpu_cores,
+            idle_cores: figures.idle_cores,
             busiest_ps_cores: servers.map_or(0.0, |servers| servers.busiest_cores),
             ps_threads,
             p50_ms: None,
@@ -126,6 +133,11 @@ impl Point {
             Limit::None
         } else if measured.cpu_cores >= FULL_MIN * cores as f64 {
             Limit::Cores
+        } else if measured
+            .idle_cores
+            .is_some_and(|idle| idle <= (1.0 - FULL_MIN) * cores as f64)
+        {
+            Limit::Neighbours
         } else if measured.busiest_ps_cores >= FULL_MIN * measured.ps_threads.max(1) as f64 {
             Limit::Server
         } else {
@@ -164,7 +176,7 @@ const HEADER: &str = "workers  global steps/s  examples/s  of linear  CPU ms/ste
 
 /// What stands below the table.
 const LEGEND: &str = "\nof linear: by the rate of one worker times their number. p50, p99: what a step waited for the servers. limit: \
-                      cores full (all cores are busy), server full (a server has no thread left), waiting (for each other, the network or a disk).\n";
+                      cores full (all cores are busy; by others: with other work), server full (a server has no thread left), waiting (for each other, the network or a disk).\n";
 
 /// Measures each number of workers in turn, and prints a table.
 pub(super) fn bench(arguments: &BenchScale) -> Result<(), Vec<Diagnostic>> {
@@ -188,9 +200,10 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Vec<Diagnostic>> {
                 _ => arguments.ps,
             };
             let title = format!(
-                "{}, batches of {}, {servers} parameter servers; all on {} cores of {}, {}",
+                "{}, batches of {}, {}; all on {} cores of {}, {}",
                 path.display(),
                 job.input.train.batch_size,
+                counted(servers),
                 here.cores,
                 here.processor,
                 here.vectors
@@ -314,18 +327,22 @@ fn load(arguments: &BenchScale, workers: usize) -> BenchPs {
     }
 }
 
+/// Returns the number of servers in words.
+fn counted(servers: usize) -> String {
+    match servers {
+        0 => "no parameter server".to_owned(),
+        1 => "1 parameter server".to_owned(),
+        count => format!("{count} parameter servers"),
+    }
+}
+
 /// Returns the conditions of the measurement in one line.
 fn conditions(arguments: &BenchScale) -> String {
     let here = Conditions::of_servers(arguments.durability, TCP);
-    let servers = if arguments.ps == 1 {
-        "parameter server"
-    } else {
-        "parameter servers"
-    };
     format!(
-        "{} {servers}; a step: {} dense values, {} rows of {}, {} ms of computing; durability {}, {TCP}; all on {} \
+        "{}; a step: {} dense values, {} rows of {}, {} ms of computing; durability {}, {TCP}; all on {} \
          cores of {}, {}",
-        arguments.ps,
+        counted(arguments.ps),
         arguments.dense,
         arguments.rows,
         arguments.dim,
@@ -401,6 +418,15 @@ mod tests {
             ),
             (
                 Measured {
+                    idle_cores: Some(1.0),
+                    busiest_ps_cores: 1.9,
+                    ..measured(8, 700.0)
+                },
+                Limit::Neighbours,
+            ),
+            (
+                Measured {
+                    idle_cores: Some(9.0),
                     busiest_ps_cores: 1.9,
                     ..measured(8, 700.0)
                 },

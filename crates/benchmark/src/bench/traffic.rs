@@ -15,6 +15,8 @@ pub(super) struct Load {
     pub(super) processes: Vec<Loaded>,
     /// Seconds from the start of the workers to the end of the last worker.
     pub(super) seconds: f64,
+    /// Cores of the machine that had nothing to do meanwhile, if the system says it.
+    pub(super) idle_cores: Option<f64>,
     /// Processor time of each server during the load, in seconds.
     pub(super) server_cpu: Vec<f64>,
     /// Most memory that one server has held, in bytes.
@@ -51,6 +53,8 @@ pub(super) struct Traffic {
     pub(super) busiest_ps_cores: f64,
     /// Processors that the workers kept busy.
     pub(super) worker_cores: f64,
+    /// Cores of the machine that had nothing to do.
+    pub(super) idle_cores: Option<f64>,
     /// Median time that a step waited for the servers: for the push of an earlier step and for its own pull.
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
@@ -66,6 +70,7 @@ impl Traffic {
         let Load {
             processes,
             seconds,
+            idle_cores,
             server_cpu,
             server_peak_bytes,
             kills,
@@ -115,6 +120,7 @@ impl Traffic {
             worker_cpu_seconds: worker_cpu,
             busiest_ps_cores: server_cpu.iter().copied().fold(0.0, f64::max) / seconds.max(1e-9),
             worker_cores: worker_cpu / seconds.max(1e-9),
+            idle_cores: *idle_cores,
             p50_ms: at(&latencies, 0.5),
             p99_ms: at(&latencies, 0.99),
             server_peak_bytes: *server_peak_bytes,

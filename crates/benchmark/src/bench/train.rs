@@ -236,7 +236,9 @@ impl Cluster {
         let first_steps = self.wait_for_first_steps(job).await?;
         self.let_train(arguments.warmup).await?;
         let before = self.look().await?;
+        let (idle, began) = (usage::idle(), Instant::now());
         self.let_train(arguments.seconds).await?;
+        let idle_cores = usage::idle_cores(idle, began.elapsed().as_secs_f64());
         let mut after = self.look().await?;
         let observed: Vec<Observed> = before
             .into_iter()
@@ -250,7 +252,7 @@ impl Cluster {
                 })
             })
             .collect();
-        Figures::new(&observed).ok_or_else(|| {
+        Figures::new(&observed, idle_cores).ok_or_else(|| {
             let message = format!("no step was applied within {} s", arguments.seconds);
             Diagnostic::error(Code::E1000, message)
                 .help("give --seconds more, or the job smaller batches")
