@@ -14,8 +14,7 @@ use crate::cells::Bad;
 use crate::column_names::{self, ColumnNames, places};
 use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
-use crate::row::Ticks;
-use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema};
+use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema, TypeKind};
 
 /// A record format.
 pub(crate) trait RecordFormat: Sync {
@@ -118,9 +117,8 @@ pub(crate) trait FileRecords: Debug + Send {
         &[]
     }
 
-    /// Returns the columns of the records whose types the file says, each with the unit in which it counts times; absent = it holds
-    /// other values.
-    fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
+    /// Returns the columns of the records whose types the file says, with what their values are.
+    fn kinds(&self) -> Vec<(String, TypeKind)> {
         Vec::new()
     }
 

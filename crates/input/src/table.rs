@@ -4,6 +4,7 @@ mod copier;
 mod profile;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use trainyard_storage::Storage;
@@ -15,7 +16,8 @@ use crate::missing::{Missing, MissingValues};
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
 use crate::{
-    BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, Value,
+    BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, TypeKind,
+    Value,
 };
 
 pub use copier::{RowCopier, column_types, copy_rows};
@@ -32,6 +34,8 @@ pub struct TableReader {
     reader: Option<RecordReader>,
     next_file: usize,
     unreadable: Vec<(String, String)>,
+    /// What the columns of the latest file hold, if it says so.
+    kinds: BTreeMap<String, TypeKind>,
     missing: MissingValues,
     separator: Option<u8>,
 }
@@ -56,6 +60,7 @@ impl TableReader {
             reader: None,
             next_file: 0,
             unreadable: Vec::new(),
+            kinds: BTreeMap::new(),
             missing: MissingValues::default(),
             separator: None,
         }
@@ -105,6 +110,11 @@ impl TableReader {
     /// are not among [`TableReader::columns`].
     pub fn unreadable(&self) -> &[(String, String)] {
         &self.unreadable
+    }
+
+    /// Returns what the columns of the latest row's file hold. Only Parquet says it.
+    pub fn kinds(&self) -> &BTreeMap<String, TypeKind> {
+        &self.kinds
     }
 
     /// Returns the file of the latest row.
@@ -201,6 +211,7 @@ impl TableReader {
                 self.unreadable.push(column.clone());
             }
         }
+        self.kinds = reader.kinds().into_iter().collect();
         self.reader = Some(reader);
         self.next_file += 1;
         Ok(())

@@ -10,11 +10,11 @@ use parquet::errors::Result as Outcome;
 use parquet::file::metadata::KeyValue;
 use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
+use super::arrow_schema::ARROW_SCHEMA;
 use super::column::Buffer;
 use super::column_type::{Class, is_list_of_values};
-use super::durations::ARROW_SCHEMA;
 use super::kept::option_of;
-use super::raw::{Piece, RawFile, other_type};
+use super::raw::{Agreed, Piece, RawFile, other_type};
 use crate::Error;
 use crate::{ColumnType, TypeKind};
 
@@ -25,17 +25,27 @@ const LIST_LEVELS: [i16; 4] = [0, 1, 2, 3];
 const WHOLE_MAX: u64 = 1 << 53;
 
 /// Types of columns, by the names that jobs have for them, on which files must agree.
-#[derive(Default)]
-pub(super) struct Agreement(BTreeMap<String, Known>);
+pub(super) struct Agreement {
+    on: Agreed,
+    columns: BTreeMap<String, Known>,
+}
 
 struct Known {
     class: Class,
+    kind: TypeKind,
     list: bool,
     file: PathBuf,
     type_name: String,
 }
 
 impl Agreement {
+    fn new(on: Agreed) -> Self {
+        Self {
+            on,
+            columns: BTreeMap::new(),
+        }
+    }
+
     /// Adds a file. Of its columns, those count of which `counts` says so.
     ///
     /// # Errors
@@ -48,12 +58,13 @@ impl Agreement {
         let columns = file.columns().iter().enumerate();
         for (leaf, column) in columns.filter(|(_, column)| counts(&column.name)) {
             let here = Known {
-                class: file.class(leaf),
+                class: file.class(leaf, self.on),
+                kind: column.kind,
                 list: column.list,
                 file: file.path().to_owned(),
                 type_name: file.type_name(leaf),
             };
-            match self.0.get_mut(&column.name) {
+            match self.columns.get_mut(&column.name) {
                 Some(known) if known.class == Class::Untyped => *known = here,
                 Some(_) if here.class == Class::Untyped => {}
                 Some(known) if known.class == here.class && known.list == here.list => {}
@@ -68,7 +79,7 @@ impl Agreement {
                     return Err(other_type(&column.name, found, known));
                 }
                 None => {
-                    self.0.insert(column.name.clone(), here);
+                    self.columns.insert(column.name.clone(), here);
                 }
             }
         }
@@ -90,24 +101,13 @@ pub(crate) fn column_types(
     names: Option<&[String]>,
 ) -> Result<Vec<ColumnType>, Error> {
     let counts = |name: &String| names.is_none_or(|names| names.contains(name));
-    let mut agreement = Agreement::default();
+    let mut agreement = Agreement::new(Agreed::Values);
     for file in files {
         agreement.add(&RawFile::open(file)?, counts)?;
     }
-    let column = |(name, known): (String, Known)| {
-        let name_of_type = known.type_name.trim_start_matches("list<");
-        let name_of_type = name_of_type.trim_end_matches('>');
-        let duration = name_of_type.strip_prefix("duration[");
-        let kind = match (name_of_type, duration) {
-            (_, Some(unit)) => TypeKind::Duration(unit.trim_end_matches(']').to_owned()),
-            ("bool", None) => TypeKind::Boolean,
-            ("uint64", None) => TypeKind::Unsigned64,
-            (name, None) if name.starts_with("decimal(") => TypeKind::Decimal,
-            _ => TypeKind::Other,
-        };
-        ColumnType { name, kind }
-    };
-    Ok(agreement.0.into_iter().map(column).collect())
+    let columns = agreement.columns.into_iter();
+    let column = |(name, Known { kind, .. })| ColumnType { name, kind };
+    Ok(columns.map(column).collect())
 }
 
 fn at(known: &Known) -> (&Path, &str) {
@@ -128,7 +128,18 @@ pub(super) struct Change {
     /// Definition levels of a place in a list and of a value.
     listed: i16,
     defined: i16,
-    list: bool,
+    arity: ArityChange,
+}
+
+/// What becomes of the levels of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ArityChange {
+    /// Lists stay lists.
+    Lists,
+    /// One value or none stays that.
+    Options,
+    /// A column without a type has no value: none becomes no list.
+    NoLists,
 }
 
 /// The columns of files as those of one.
@@ -149,7 +160,7 @@ impl MergedColumns {
     /// # Errors
     /// A file lacks a column, or has one of a type that does not go with that of another file.
     pub(super) fn new(files: &[RawFile]) -> Result<Self, Error> {
-        let mut agreement = Agreement::default();
+        let mut agreement = Agreement::new(Agreed::Types);
         files
             .iter()
             .try_for_each(|file| agreement.add(file, |_| true))?;
@@ -232,7 +243,11 @@ impl MergedColumns {
             return of(file);
         }
         // It names types that the columns no longer have. Without it, durations would be plain numbers.
-        let has_durations = (0..first.columns().len()).any(|leaf| first.duration(leaf).is_some());
+        let has_durations = (0..first.columns().len()).any(|leaf| {
+            first
+                .arrow(leaf)
+                .is_some_and(|arrow| arrow.duration.is_some())
+        });
         let pairs = of(first)?.into_iter();
         Some(
             pairs
@@ -301,11 +316,12 @@ fn merged_field(files: &[RawFile], here: &[Root]) -> Result<TypePtr, Error> {
             (files[0].path(), &known),
         ));
     }
+    let class = |file: &RawFile, leaf: usize| file.class(leaf, Agreed::Types);
     let typed: Vec<(&RawFile, usize)> = files
         .iter()
         .zip(here)
         .map(|(file, root)| (file, root.leaves.start))
-        .filter(|(file, leaf)| file.class(*leaf) != Class::Untyped)
+        .filter(|(file, leaf)| class(file, *leaf) != Class::Untyped)
         .collect();
     let (file, leaf) = typed
         .first()
@@ -318,14 +334,14 @@ fn merged_field(files: &[RawFile], here: &[Root]) -> Result<TypePtr, Error> {
     let name = here[0].field.name();
     let has_floats = typed
         .iter()
-        .any(|(file, leaf)| file.class(*leaf) == Class::Float);
-    let class = if has_floats {
+        .any(|(file, leaf)| class(file, *leaf) == Class::Float);
+    let merged = if has_floats {
         Class::Float
     } else {
-        file.class(leaf)
+        class(file, leaf)
     };
     let build = || -> Outcome<TypePtr> {
-        let of = |name: &str| match class {
+        let of = |name: &str| match merged {
             Class::Whole if !is_alike => plain(name, Physical::INT64),
             Class::Float if !is_alike => plain(name, Physical::DOUBLE),
             _ => option_of(name, &descriptor),
@@ -362,7 +378,11 @@ fn change(file: &RawFile, leaf: usize, field: &TypePtr) -> Change {
         is_unsigned: type_name.trim_start_matches("list<").starts_with("uint"),
         listed: column.listed,
         defined: column.defined,
-        list: column.list,
+        arity: match (column.list, field.is_primitive()) {
+            (true, _) => ArityChange::Lists,
+            (false, true) => ArityChange::Options,
+            (false, false) => ArityChange::NoLists,
+        },
     }
 }
 
@@ -399,7 +419,7 @@ fn same_values(left: &TypePtr, right: &TypePtr) -> bool {
 }
 
 /// Returns a field in the words of the format, in one line.
-fn shape(field: &Type) -> String {
+pub(super) fn shape(field: &Type) -> String {
     let mut text = Vec::new();
     parquet::schema::printer::print_schema(&mut text, field);
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -412,7 +432,7 @@ impl Change {
     /// # Errors
     /// Returns a whole number that is no float of 64 bits.
     pub(super) fn make(&self, piece: &mut Piece) -> Result<(), i64> {
-        if self.list {
+        if self.arity == ArityChange::Lists {
             let level = |level: i16| match level {
                 level if level == self.defined => LIST_LEVELS[3],
                 level if level >= self.listed => LIST_LEVELS[2],
@@ -422,6 +442,9 @@ impl Change {
             piece.change_levels(level);
         } else {
             piece.make_optional(self.defined);
+            if self.arity == ArityChange::NoLists {
+                piece.make_rows();
+            }
         }
         let mut rounded = None;
         piece.change_values(|values| self.widened(values, &mut rounded));
