@@ -485,9 +485,8 @@ fn columns_of_all_types_of_parquet_are_kept_with_their_values_and_times_with_the
         let mut row = Vec::new();
         let mut found = Vec::new();
         while reader.read(&mut row).expect("read") {
-            let mut units = Vec::new();
-            reader.times(|_, column, unit| units.push((column, unit)));
-            found.push(format!("{:?} {units:?}", &row[..columns.len()]));
+            let kinds: Vec<_> = columns.iter().map(|name| reader.kinds().get(name)).collect();
+            found.push(format!("{:?} {kinds:?}", &row[..columns.len()]));
         }
         assert_eq!(reader.columns()[..columns.len()], columns, "{name}");
         found
@@ -551,10 +550,10 @@ fn times_are_compared_with_those_of_training_after_its_files_have_been_replaced(
         for (command, ended) in look("us.parquet") {
             assert!(
                 ended.code != 0
-                    && ended.output.contains("times in microseconds")
+                    && ended.output.contains("times or durations in microseconds")
                     && ended
                         .output
-                        .contains("times in milliseconds in the files of training"),
+                        .contains("times or durations in milliseconds in the files of training"),
                 "{step} {command}: {}",
                 ended.output
             );

@@ -19,8 +19,8 @@ use trainyard_input::{
 };
 use trainyard_run_config::expand_files;
 
-use self::columns::{TextColumns, Times, of_other_types, refuse_unreadable, told_of_empty};
-pub(crate) use self::columns::{TypedLists, name_of, same_columns};
+use self::columns::{TextColumns, of_other_types, refuse_unreadable, told_of_empty};
+pub(crate) use self::columns::{TypedLists, Written, other_type, same_columns};
 use self::fit::Fit;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
@@ -430,11 +430,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         }
         let open = |files: Vec<PathBuf>| arguments.reader(files, from, style.clone());
         let has_header = is_text && files.len() > 1;
-        let of_files = if has_header || from == Format::Parquet {
-            same_columns(&files, |file| open(vec![file.clone()]))?
-        } else {
-            Vec::new()
-        };
+        if has_header || from == Format::Parquet {
+            same_columns(&files, |file| open(vec![file.clone()]))?;
+        }
         let types = match from {
             Format::Parquet => column_types(&files, None)?,
             _ => Vec::new(),
@@ -457,7 +455,6 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut layout = Layout::default();
         let mut numbers = NumberColumns::new(style.numbers.clone());
         let mut texts = TextColumns::new(from, to);
-        let mut times = Times::default();
         let mut row = Vec::new();
         let mut rows = 0_u64;
         let mut told = None;
@@ -471,7 +468,6 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             if !read? {
                 break;
             }
-            times.see(&reader, &of_files)?;
             if from == Format::TfRecord {
                 lists.see(&reader, &row, |name, has_text| {
                     !has_text || !arguments.numbers.contains(name)
@@ -509,7 +505,6 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
                 .help("where they are lists, give --separator '|'");
             report(&[problem], LogFormat::Text);
         }
-        report(&times.notes(to), LogFormat::Text);
         report(&of_other_types(&types, &layout, to), LogFormat::Text);
         report(told_of_empty(&layout, to).as_slice(), LogFormat::Text);
         report(&numbers.notes(reader.columns()), LogFormat::Text);
