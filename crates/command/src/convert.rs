@@ -1,7 +1,9 @@
 //! `trainyard convert`: records from one format to another.
 
 mod columns;
+mod empties;
 mod fit;
+mod words;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -21,7 +23,9 @@ use trainyard_run_config::expand_files;
 
 use self::columns::{TextColumns, of_other_types, refuse_unreadable, told_of_empty};
 pub(crate) use self::columns::{TypedLists, Written, other_type, same_columns};
+use self::empties::Empties;
 use self::fit::Fit;
+use self::words::NumberWords;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
 
@@ -130,6 +134,12 @@ impl Convert {
             .without(&self.missing_texts())
             .divided(self.separator.filter(|_| is_text))
             .in_style(style);
+        // An empty field of text has no value.
+        let reader = if is_text {
+            reader
+        } else {
+            reader.with_empty_texts(&self.numbers)
+        };
         if self.keep_spaces {
             reader
         } else {
@@ -455,6 +465,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut layout = Layout::default();
         let mut numbers = NumberColumns::new(style.numbers.clone());
         let mut texts = TextColumns::new(from, to);
+        let only = (!is_text).then(|| arguments.numbers.clone());
+        let mut words = has_types(to).then(|| NumberWords::new(style.numbers.clone(), only));
+        let mut empties = Empties::new(to);
         let mut row = Vec::new();
         let mut rows = 0_u64;
         let mut told = None;
@@ -472,6 +485,11 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
                 lists.see(&reader, &row, |name, has_text| {
                     !has_text || !arguments.numbers.contains(name)
                 })?;
+            }
+            empties.see(rows + 1, &reader, &row);
+            empties.make_missing(&mut row);
+            if let Some(words) = &mut words {
+                words.see(rows + 1, reader.columns(), &mut row);
             }
             numbers.see(&row);
             numbers.see_units(rows + 1, &row);
@@ -509,7 +527,12 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         report(told_of_empty(&layout, to).as_slice(), LogFormat::Text);
         report(&numbers.notes(reader.columns()), LogFormat::Text);
         report(&texts.notes(&layout), LogFormat::Text);
+        report(&empties.notes(&layout), LogFormat::Text);
         texts.settle(&mut layout);
+        if let Some(words) = &mut words {
+            words.settle(&mut layout);
+            report(&words.notes(&layout), LogFormat::Text);
+        }
         report(
             &told_of_no_numbers(&arguments.numbers, &layout),
             LogFormat::Text,
@@ -520,6 +543,10 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut writer = TableWriter::create(&arguments.output, to, layout).map_err(unwritten)?;
         let line = bar(Some(rows));
         let of_row = |number, row: &mut Vec<Cell>| {
+            empties.make_missing(row);
+            if let Some(words) = &words {
+                words.make_numbers(row);
+            }
             numbers.make_plain(row);
             fit.make(number, row)?;
             writer.write(row).map_err(unwritten)

@@ -79,6 +79,9 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     findings.warnings.extend(look_at_units(job, profile));
     findings.warnings.extend(look_for_times(job, profile));
     look_at_weight(job, profile, &mut findings);
+    findings
+        .warnings
+        .extend(look_for_lost_weights(job, profile));
     look_at_groups(job, profile, &mut findings);
     look_for_missing_of(job, profile, &mut findings);
     if profile.rows < RECORDS_MIN {
@@ -167,6 +170,9 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
         .warnings
         .extend(look_for_class_of_several_texts(job, profile));
     look_at_weight(job, profile, &mut findings);
+    findings
+        .warnings
+        .extend(look_for_lost_weights(job, profile));
     if profile.rows >= RECORDS_MIN {
         look_at_evaluated_columns(job, profile, &mut findings);
     }
@@ -510,6 +516,31 @@ fn look_at_weight(job: &Job, profile: &Profile, findings: &mut Findings) {
             "look whether the files are sorted by it, or input.weight_column is another column: records of weight 0 count nowhere",
         ));
     }
+}
+
+/// Warns about weights other than 0 that the floats of 32 bits have as 0.
+fn look_for_lost_weights(job: &Job, profile: &Profile) -> Option<Diagnostic> {
+    let weight = job.input.weight_column.as_deref();
+    let column = weight.and_then(|name| profile.column(name))?;
+    let counts = column.counts().into_iter();
+    let mut lost = counts.filter_map(|(value, count)| {
+        let number = column.number(value)?;
+        let is_lost = number != 0.0 && number as f32 == 0.0;
+        is_lost.then_some((number, count))
+    });
+    let (first, count) = lost.next()?;
+    let count = count + lost.map(|(_, count)| count).sum::<u64>();
+    let message = format!(
+        "the weight `{}` is 0 in training for {count} of {} records of the sample, and no 0 in the files, as {first:e}: weights are floats of 32 bits, \
+         of which the least is {:e}",
+        column.name,
+        column.values,
+        f32::from_bits(1)
+    );
+    Some(warning(
+        message,
+        "multiply all weights in the files by one number: records of weight 0 count nowhere",
+    ))
 }
 
 /// Returns whether a label is the positive class; a `*` at the end of the class stands for any ending.

@@ -16,6 +16,16 @@ use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
 use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema, TypeKind};
 
+/// What becomes of the blanks around fields of text, in and outside of quotes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Blanks {
+    /// They are dropped if the options say so.
+    #[default]
+    AsInJob,
+    /// They stay, as the file has them.
+    Kept,
+}
+
 /// A record format.
 pub(crate) trait RecordFormat: Sync {
     /// Returns the name of the format in a job file, and after it the other extensions that its files have.
@@ -223,6 +233,8 @@ pub(crate) trait RecordParser: Debug + Send {
 /// A row of a table, into which a record is parsed.
 #[derive(Debug)]
 pub(crate) struct TableRow<'a> {
+    /// Whether the blanks around a text are part of it, though a job drops them.
+    pub(crate) blanks: Blanks,
     pub(crate) options: &'a Options,
     /// Column of the table for each field of the file's records.
     pub(crate) places: &'a [usize],

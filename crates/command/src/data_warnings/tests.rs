@@ -431,6 +431,44 @@ fn labels_whose_rounding_to_32_bits_counts_are_warned_of() {
 }
 
 #[test]
+fn weights_that_32_bits_have_as_0_are_told_with_their_value() {
+    let label = "{ column = \"y\" }\nweight_column = \"w\"";
+    let job = job(label, "linear_classifier", &[NUMBER]);
+    for (weight, is_told) in [
+        ("1e-46", true),
+        ("-1e-60", true),
+        ("1e-40", false),
+        ("0", false),
+        ("1e-45", false),
+    ] {
+        let profile = profile(&[
+            ("y", &["0", "1"]),
+            ("x", &["1", "2"]),
+            ("w", &["1", weight]),
+        ]);
+        let found = look(&job, &profile).warnings;
+        let evaluated = look_at_labels_of_evaluation(&job, &profile).warnings;
+        let all = found.iter().chain(&evaluated);
+        let told: Vec<&str> = all.map(|one| one.message.as_str()).collect();
+        let told: Vec<_> = told
+            .iter()
+            .filter(|told| told.contains("no 0 in the files"))
+            .collect();
+        assert_eq!(
+            told.len(),
+            if is_told { 2 } else { 0 },
+            "{weight}: {told:?}"
+        );
+        for told in told {
+            assert!(
+                told.contains(weight) && told.contains("1 of 2 records"),
+                "{told}"
+            );
+        }
+    }
+}
+
+#[test]
 fn durations_are_plain_numbers_of_a_feature_and_no_times_since_1970() {
     let plain = "column = \"at\"\nkind = \"numeric\"";
     let timed = format!("{plain}\ntime = \"hour\"");

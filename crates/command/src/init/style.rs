@@ -15,7 +15,7 @@ const ALIKE_SHARE_MIN: f64 = 0.9;
 pub(super) const UNITS: [&str; 8] = ["%", "$", "€", "£", "¥", "₹", "₩", "₽"];
 
 /// Words that stand for a missing number: those of pandas, a few of databases, and infinities, which no model can use.
-const MISSING_WORDS: [&str; 31] = [
+pub(crate) const MISSING_WORDS: [&str; 31] = [
     "NaN",
     "nan",
     "-NaN",

@@ -109,6 +109,7 @@ fn table_cells<'a>(
                     target.values.push(value(next()?).unwrap_or(Value::Missing));
                 }
             }
+            Cell::Missing => target.list = false,
             Cell::Float(number) if number.is_nan() => {}
             one => target.values.extend(value(one)),
         }

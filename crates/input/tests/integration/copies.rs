@@ -559,6 +559,25 @@ fn a_column_without_a_type_goes_with_lists_and_with_values() {
 }
 
 #[test]
+fn an_empty_list_is_no_absent_one() {
+    let file = testdata("arrow_extras.parquet");
+    let mut reader = TableReader::new(vec![file.clone()], Format::Parquet, None, None);
+    let mut row = Vec::new();
+    let mut found = Vec::new();
+    while reader.read(&mut row).expect("read") {
+        let place = reader.columns().iter().position(|name| name == "l");
+        let place = place.expect("the column");
+        let mut is_empty = false;
+        reader.empty_lists(|column| is_empty |= column == place);
+        found.push((row[place].list, row[place].values.len(), is_empty));
+    }
+    assert_eq!(
+        found,
+        [(true, 2, false), (true, 0, true), (false, 0, false)]
+    );
+}
+
+#[test]
 fn a_column_of_whole_floats_is_written_as_whole_numbers_and_no_other_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = ["y", "x"].map(str::to_owned);

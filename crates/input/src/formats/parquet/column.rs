@@ -469,12 +469,28 @@ impl ColumnCursor {
                 format!("column `{column}` has {given} values, and levels of {named} values");
             return Err(ParquetError::General(message));
         }
+        let absent = self.absent_lists();
         let values = self.values();
         Ok(match (begins, gaps) {
             (None, _) => ValueColumn::full(values),
-            (Some(begins), None) => ValueColumn::ragged(self.column.arity(), values, begins),
-            (Some(begins), Some(gaps)) => ValueColumn::with_gaps(values, begins, gaps),
+            (Some(begins), None) => {
+                ValueColumn::ragged(self.column.arity(), values, begins).without_lists(absent)
+            }
+            (Some(begins), Some(gaps)) => {
+                ValueColumn::with_gaps(values, begins, gaps).without_lists(absent)
+            }
         })
+    }
+
+    /// Returns for each row whether it has no list, if there is such a row. An empty list has one level less than a place in a list.
+    fn absent_lists(&self) -> Option<Vec<bool>> {
+        let is_absent = |level: &i16| *level < self.column.listed - 1;
+        if !self.column.list || !self.definitions.iter().any(is_absent) {
+            return None;
+        }
+        let levels = self.definitions.iter().zip(&self.repetitions);
+        let rows = levels.filter(|(_, repetition)| **repetition == 0);
+        Some(rows.map(|(level, _)| is_absent(level)).collect())
     }
 
     /// Returns whether each row has a value.
