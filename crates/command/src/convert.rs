@@ -33,7 +33,8 @@ pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfr
 
 Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
 otherwise. Columns are known by name, and csv, tsv and parquet files must have the same. A column of csv or tsv that \
-holds numbers alone becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits; texts of \
+holds numbers alone becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits; `nan` among \
+them is a missing number, and `inf` an infinite one; texts of \
 tfrecord and parquet stay texts, except in the columns of --numbers. Lists are \
 written to text with `|` or the character of --separator between their values. What the result could hold only as \
 something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \

@@ -311,4 +311,45 @@ mod tests {
             []
         );
     }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn training_files_with_durations_of_two_units_are_refused_with_both() {
+        let file = |name: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../input/testdata");
+            folder.join(name).display().to_string()
+        };
+        let (seconds, milliseconds) = (file("duration_s.parquet"), file("duration_ms.parquet"));
+        let compare = |files: [&String; 2], job: &str| {
+            let text = format!(
+                "model_dir = \"m\"\n[input]\nformat = \"parquet\"\ntrain = {{ files = {files:?}, epochs = 1 }}\n{job}[model]\nkind = \"linear_regressor\"\n"
+            );
+            let job = Job::parse(Path::new("job.toml"), &text, &[]).expect("a job");
+            compare_times_of_training(&job, usize::MAX)
+        };
+        let as_feature =
+            "label = { column = \"y\" }\n[[feature]]\ncolumn = \"d\"\nkind = \"numeric\"\n";
+        let as_label =
+            "label = { column = \"d\" }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n";
+        let as_weight = format!(
+            "weight_column = \"d\"\n{}",
+            as_label.replace("\"d\"", "\"y\"")
+        );
+        let unread =
+            "label = { column = \"y\" }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n";
+        for job in [as_feature, as_label, &as_weight] {
+            let told = compare([&seconds, &milliseconds], job).expect_err("two units");
+            let told = told.render();
+            for part in [
+                "`d`",
+                "in seconds in",
+                "in milliseconds in",
+                "duration_ms.parquet",
+            ] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+            assert!(compare([&seconds, &seconds], job).is_ok());
+        }
+        assert!(compare([&seconds, &milliseconds], unread).is_ok());
+    }
 }
