@@ -537,6 +537,33 @@ fn kept_columns_keep_what_arrow_alone_says_of_them() {
 }
 
 #[test]
+fn merged_columns_keep_what_arrow_alone_says_of_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, other) = (
+        folder.path().join("out.parquet"),
+        folder.path().join("other.parquet"),
+    );
+    // Of `x` and `l`, neither file has the type of the result.
+    let files = ["extras_int8.parquet", "extras_uint16.parquet"].map(testdata);
+    copy_rows(&files, &out).expect("one file");
+    let of_file = kinds(&files[0]);
+    assert_eq!(kinds(&out), of_file);
+    for (column, named) in [
+        ("x", "int64"),
+        ("b", "extension<arrow.bool8>"),
+        ("d", "duration[ms]"),
+        ("z", "timestamp[us, tz=Europe/Berlin]"),
+        ("l", "list<double>"),
+    ] {
+        write_column(&other, &format!("optional boolean {column};"), &[1]);
+        let names = [column.to_owned()];
+        let told = column_types(&[out.clone(), other.clone()], Some(&names));
+        let told = told.expect_err("two types").to_string();
+        assert!(told.contains(named), "{named}: {told}");
+    }
+}
+
+#[test]
 fn a_column_without_a_type_goes_with_lists_and_with_values() {
     let folder = tempfile::tempdir().expect("a folder");
     let (none, typed, out) = (

@@ -10,13 +10,14 @@ use parquet::errors::Result as Outcome;
 use parquet::file::metadata::KeyValue;
 use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
-use super::arrow_schema::ARROW_SCHEMA;
+use super::arrow_message::{ArrowField, schema_text};
+use super::arrow_schema::{ARROW_SCHEMA, field_at};
 use super::column::Buffer;
 use super::column_type::{Class, is_list_of_values};
 use super::kept::option_of;
 use super::raw::{Agreed, Piece, RawFile, other_type};
 use crate::Error;
-use crate::{ColumnType, TypeKind};
+use crate::{ColumnKind, ColumnLayout, ColumnType, TypeKind};
 
 /// Definition levels of a list of options: no list, an empty one, a place without a value, and a value.
 const LIST_LEVELS: [i16; 4] = [0, 1, 2, 3];
@@ -220,7 +221,7 @@ impl MergedColumns {
         Ok(merged)
     }
 
-    /// Returns the metadata of the first file, or of one whose schema of Arrow is that of the merged columns.
+    /// Returns the metadata of the first file, with the schema of Arrow of the merged columns.
     fn metadata_of(&self, files: &[RawFile], is_changed: bool) -> Option<Vec<KeyValue>> {
         let of = |file: &RawFile| {
             file.metadata()
@@ -242,19 +243,52 @@ impl MergedColumns {
         if let Some(file) = files.iter().find(fits) {
             return of(file);
         }
-        // It names types that the columns no longer have. Without it, durations would be plain numbers.
-        let has_durations = (0..first.columns().len()).any(|leaf| {
-            first
-                .arrow(leaf)
-                .is_some_and(|arrow| arrow.duration.is_some())
-        });
+        // It names types that the columns no longer have.
         let pairs = of(first)?.into_iter();
-        Some(
-            pairs
-                .filter(|pair| has_durations || pair.key != ARROW_SCHEMA)
-                .collect(),
-        )
+        let mut pairs: Vec<KeyValue> = pairs.filter(|pair| pair.key != ARROW_SCHEMA).collect();
+        let text = self.arrow_schema(files);
+        pairs.extend(text.map(|text| KeyValue::new(ARROW_SCHEMA.to_owned(), text)));
+        Some(pairs)
     }
+
+    /// Returns the schema of Arrow of the merged columns: the fields of files that have their types, and plain numbers. Without such a field,
+    /// Arrow says no more of the columns than Parquet.
+    fn arrow_schema(&self, files: &[RawFile]) -> Option<String> {
+        let messages: Vec<Option<Vec<u8>>> = files.iter().map(RawFile::arrow_message).collect();
+        let plain: Vec<Option<ColumnLayout>> = self.fields.iter().map(plain_layout).collect();
+        let fields = self.fields.iter().zip(&plain).map(|(field, plain)| {
+            let mut sources = files.iter().zip(&messages);
+            let of_file = sources.find_map(|(file, message)| {
+                let mut roots = roots(file).into_iter();
+                let root = roots.find(|root| root.field.name() == field.name())?;
+                let is_same = same_values(&root.field, field);
+                field_at(message.as_ref().filter(|_| is_same)?, field.name())
+            });
+            match of_file {
+                Some(table) => Some(ArrowField::Named(field.name().to_owned(), table)),
+                None => plain.as_ref().map(ArrowField::Plain),
+            }
+        });
+        Some(schema_text(fields.collect::<Option<_>>()?))
+    }
+}
+
+/// Returns the layout of a field of plain whole numbers or floats of 64 bits.
+fn plain_layout(field: &TypePtr) -> Option<ColumnLayout> {
+    let leaf = leaf_of(field)?;
+    let info = leaf.get_basic_info();
+    let is_plain =
+        info.logical_type_ref().is_none() && info.converted_type() == ConvertedType::NONE;
+    let kind = match leaf.get_physical_type() {
+        Physical::INT64 if is_plain => ColumnKind::Int,
+        Physical::DOUBLE if is_plain => ColumnKind::Float,
+        _ => return None,
+    };
+    Some(ColumnLayout {
+        name: field.name().to_owned(),
+        kind: Some(kind),
+        list: !field.is_primitive(),
+    })
 }
 
 /// A root field of a file, and its leaves.
