@@ -117,7 +117,6 @@ mod tests {
             compression: None,
             trim: false,
             delimiter: None,
-            keeps_digits: true,
         };
         let refused = ParquetRows::open(&file, None);
         let refused: Diagnostic = refused.expect_err("there is no Parquet").into();
