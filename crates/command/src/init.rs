@@ -26,7 +26,6 @@ use plan::{Coverage, Plan, Shape, Wishes};
 use sample::draw;
 use source::Source;
 use split::Parts;
-pub(crate) use style::MISSING_WORDS;
 use tokio::time::Instant;
 use trainyard_daemon::{LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic, Severity};

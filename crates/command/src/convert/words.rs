@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Cell, ColumnKind, Layout, NumberStyle, Value, plain_number};
 
-use crate::init::MISSING_WORDS;
+use crate::missing_words::MISSING_WORDS;
 
 /// Most different words of a column that are counted.
 const WORDS_MAX: usize = 32;
