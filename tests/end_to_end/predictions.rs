@@ -485,9 +485,11 @@ fn columns_of_all_types_of_parquet_are_kept_with_their_values_and_times_with_the
         let mut row = Vec::new();
         let mut found = Vec::new();
         while reader.read(&mut row).expect("read") {
-            let mut units = Vec::new();
-            reader.times(|_, column, unit| units.push((column, unit)));
-            found.push(format!("{:?} {units:?}", &row[..columns.len()]));
+            let kinds: Vec<_> = columns
+                .iter()
+                .map(|name| reader.kinds().get(name))
+                .collect();
+            found.push(format!("{:?} {kinds:?}", &row[..columns.len()]));
         }
         assert_eq!(reader.columns()[..columns.len()], columns, "{name}");
         found
@@ -551,10 +553,10 @@ fn times_are_compared_with_those_of_training_after_its_files_have_been_replaced(
         for (command, ended) in look("us.parquet") {
             assert!(
                 ended.code != 0
-                    && ended.output.contains("times in microseconds")
+                    && ended.output.contains("times or durations in microseconds")
                     && ended
                         .output
-                        .contains("times in milliseconds in the files of training"),
+                        .contains("times or durations in milliseconds in the files of training"),
                 "{step} {command}: {}",
                 ended.output
             );
@@ -566,6 +568,45 @@ fn times_are_compared_with_those_of_training_after_its_files_have_been_replaced(
                 "{step} {command}: {}",
                 ended.output
             );
+        }
+    }
+}
+
+trial!(a_result_that_a_signal_ends_leaves_no_file_beside_it);
+fn a_result_that_a_signal_ends_leaves_no_file_beside_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let rows = "0.5,1\n".repeat(2_000_000);
+    std::fs::write(at("rows.csv"), format!("x,y\n{rows}")).expect("written");
+    std::fs::write(at("few.csv"), "x,y\n0.5,1\n0.2,0\n").expect("written");
+    let text = "model_dir = \"MODEL\"\n[input]\nlabel = { column = \"y\" }\ntrain = { files = [\"few.csv\"], batch_size = 2, epochs = 1 }\n\
+                [[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n[model]\nkind = \"linear_classifier\"\n";
+    std::fs::write(at("job.toml"), text.replace("MODEL", &at("model"))).expect("written");
+    let (job, rows, out) = (at("job.toml"), at("rows.csv"), at("out.tfrecord"));
+    let ended = Program::start("trainyard", &["train", &job], &[]).wait(LIMIT);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let partial = || {
+        let names = std::fs::read_dir(folder).expect("the folder");
+        let mut names = names.map(|entry| entry.expect("an entry").file_name());
+        names.find(|name| name.to_string_lossy().contains(".partial-"))
+    };
+    let predict = ["predict", &job, "--input", &rows, "--output", &out];
+    let convert = ["convert", &rows, &out];
+    for (signal, code) in [
+        (rustix::process::Signal::TERM, 143),
+        (rustix::process::Signal::INT, 130),
+    ] {
+        for arguments in [&predict[..], &convert] {
+            let mut program = Program::start("trainyard", arguments, &[]);
+            while partial().is_none() && program.runs() {
+                std::thread::yield_now();
+            }
+            program.signal(signal);
+            let ended = program.wait(LIMIT);
+            assert_eq!(ended.code, code, "{arguments:?}: {}", ended.output);
+            assert_eq!(partial(), None, "{arguments:?}");
+            assert!(!Path::new(&out).exists(), "{arguments:?}");
         }
     }
 }

@@ -68,7 +68,7 @@ fn a_wrong_request_is_told_what_is_wrong_and_the_server_goes_on() {
             predict,
             r#"{"instances": [{"x": 1e99, "z": 1, "word": "a"}]}"#,
             400,
-            "is not a finite number",
+            "is beyond the floats of 32 bits",
         ),
         (
             predict,

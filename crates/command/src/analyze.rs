@@ -405,6 +405,23 @@ impl Bounds {
     }
 }
 
+/// Tells that a feature has one number, or none.
+fn nothing_to_divide(name: &str, only: Option<f32>) -> Diagnostic {
+    let Some(only) = only else {
+        let message = format!("the feature `{name}` has no number in any training record");
+        return Diagnostic::error(Code::E4005, message).help("leave the feature out");
+    };
+    let step = f64::from(only.abs().next_up()) - f64::from(only.abs());
+    let message = format!(
+        "the feature `{name}` has one number in all training records, {only}: there is nothing to divide"
+    );
+    Diagnostic::error(Code::E4005, message)
+        .note(format!(
+            "features have floats of 32 bits, which are {step} apart there: numbers of the files that are closer to each other may be one"
+        ))
+        .help("leave the feature out; where the files tell such numbers apart, subtract a constant near their mean from them in the files")
+}
+
 fn file_of(file: &Path, features: &[&Bounded]) -> Result<Made, Diagnostic> {
     let mut content =
         "# Boundaries of buckets and bins, and quantiles, by the name of the feature. `trainyard analyze` has made them.\n"
@@ -415,10 +432,7 @@ fn file_of(file: &Path, features: &[&Bounded]) -> Result<Made, Diagnostic> {
         let found = boundaries(&feature.sample, feature.quantiles, feature.purpose);
         let name = feature.name.as_str();
         if found.is_empty() {
-            let message = format!(
-                "the feature `{name}` has one number in all training records: there is nothing to divide"
-            );
-            return Err(Diagnostic::error(Code::E4005, message).help("leave the feature out"));
+            return Err(nothing_to_divide(name, feature.sample.first()));
         }
         match known.get(name) {
             // The same feature may feed several parts of the model.
@@ -450,4 +464,23 @@ fn file_of(file: &Path, features: &[&Bounded]) -> Result<Made, Diagnostic> {
         content,
         told,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_one_in_32_bits_are_told_with_the_distance_that_they_lack() {
+        let mut sample = Sample::default();
+        [1_000_000_001.0_f64, 1_000_000_002.0]
+            .into_iter()
+            .for_each(|number| sample.add(number as f32));
+        let told = nothing_to_divide("a", sample.first()).render();
+        for part in ["`a`", "1000000000", "64 apart", "subtract a constant"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let none = nothing_to_divide("a", Sample::default().first()).render();
+        assert!(none.contains("no number in any"), "{none}");
+    }
 }

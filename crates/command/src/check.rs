@@ -23,7 +23,7 @@ use crate::disk_space::{CheckpointBytes, check_space};
 use crate::limits::{limits, small_limits};
 use crate::output::print;
 use crate::repeated_rows::repeated_rows;
-use crate::times_of_files::compare_times_of_evaluations;
+use crate::times_of_files::{compare_times_of_evaluations, compare_times_of_training};
 use crate::trained_values::{OF_SCORES, other_job};
 
 #[derive(Debug, Args)]
@@ -297,6 +297,9 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     };
     let mut findings = look(job, &training);
     findings.warnings.extend(look_at_length(job, &training));
+    findings
+        .warnings
+        .extend(compare_times_of_training(job, usize::MAX).err());
     if let Some(eval) = &job.input.eval {
         let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
         let found = look_at_labels_of_evaluation(job, &profile(&evaluation, extent)?);

@@ -1,13 +1,15 @@
 //! The command line.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trainyard_daemon::{DiskWatch, LogFormat, StopSource, begin};
+use trainyard_daemon::{DiskWatch, LogFormat, StopSource, at_stop_signal, begin};
 use trainyard_diagnostic::{Diagnostic, refuse_shell_parts};
 use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
+use trainyard_storage::ResultFile;
 
 use crate::arguments::JobArguments;
 use crate::ended::Ended;
@@ -219,6 +221,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             Ended::reported(outcome, arguments.job.log_format)
         }
         Action::Predict(arguments) => {
+            remove_at_signal(arguments.output.as_deref(), stop);
             let outcome = with_log(&arguments.job, "warn")
                 .and_then(|()| predict::predict(&arguments, build, stop));
             Ended::reported(outcome, arguments.job.log_format)
@@ -238,6 +241,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
             Ended::reported(outcome, arguments.job.log_format)
         }
         Action::Transform(arguments) => {
+            remove_at_signal(arguments.output.as_deref(), stop);
             let outcome = with_log(&arguments.job, "warn")
                 .and_then(|()| transform::transform(&arguments, build));
             Ended::reported(outcome, arguments.job.log_format)
@@ -259,11 +263,23 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
         Action::Further(command) => Ended::with(command.run(build)),
         Action::Pki(arguments) => Ended::reported(pki::pki(&arguments), LogFormat::Text),
         Action::Convert(arguments) => {
+            remove_at_signal(Some(&arguments.output), stop);
             let outcome = one(begin(LogFormat::Text, "warn"));
             Ended::reported(
                 outcome.and_then(|()| convert::convert(&arguments)),
                 LogFormat::Text,
             )
         }
+    }
+}
+
+/// Removes the unfinished file of a result where a signal ends this process. A process whose signals cannot be caught leaves it.
+fn remove_at_signal(output: Option<&Path>, stop: &StopSource) {
+    let (StopSource::Signals, Some(output)) = (stop, output) else {
+        return;
+    };
+    let output = output.to_owned();
+    if let Err(error) = at_stop_signal(move || ResultFile::remove_unfinished(&output)) {
+        tracing::warn!(%error, "signals cannot be caught: one that ends this command leaves an unfinished file");
     }
 }

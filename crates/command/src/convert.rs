@@ -1,7 +1,9 @@
 //! `trainyard convert`: records from one format to another.
 
 mod columns;
+mod empties;
 mod fit;
+mod words;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -19,9 +21,11 @@ use trainyard_input::{
 };
 use trainyard_run_config::expand_files;
 
-use self::columns::{TextColumns, Times, of_other_types, refuse_unreadable, told_of_empty};
-pub(crate) use self::columns::{TypedLists, name_of, same_columns};
+use self::columns::{TextColumns, of_other_types, refuse_unreadable, told_of_empty};
+pub(crate) use self::columns::{TypedLists, Written, other_type, same_columns};
+use self::empties::Empties;
 use self::fit::Fit;
+use self::words::NumberWords;
 use crate::output::print;
 use crate::targets::{Existing, check_targets};
 
@@ -29,7 +33,8 @@ pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfr
 
 Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
 otherwise. Columns are known by name, and csv, tsv and parquet files must have the same. A column of csv or tsv that \
-holds numbers alone becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits; texts of \
+holds numbers alone becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits; `nan` among \
+them is a missing number, and `inf` an infinite one; texts of \
 tfrecord and parquet stay texts, except in the columns of --numbers. Lists are \
 written to text with `|` or the character of --separator between their values. What the result could hold only as \
 something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
@@ -130,6 +135,12 @@ impl Convert {
             .without(&self.missing_texts())
             .divided(self.separator.filter(|_| is_text))
             .in_style(style);
+        // An empty field of text has no value.
+        let reader = if is_text {
+            reader
+        } else {
+            reader.with_empty_texts(&self.numbers)
+        };
         if self.keep_spaces {
             reader
         } else {
@@ -430,11 +441,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         }
         let open = |files: Vec<PathBuf>| arguments.reader(files, from, style.clone());
         let has_header = is_text && files.len() > 1;
-        let of_files = if has_header || from == Format::Parquet {
-            same_columns(&files, |file| open(vec![file.clone()]))?
-        } else {
-            Vec::new()
-        };
+        if has_header || from == Format::Parquet {
+            same_columns(&files, |file| open(vec![file.clone()]))?;
+        }
         let types = match from {
             Format::Parquet => column_types(&files, None)?,
             _ => Vec::new(),
@@ -457,7 +466,9 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut layout = Layout::default();
         let mut numbers = NumberColumns::new(style.numbers.clone());
         let mut texts = TextColumns::new(from, to);
-        let mut times = Times::default();
+        let only = (!is_text).then(|| arguments.numbers.clone());
+        let mut words = has_types(to).then(|| NumberWords::new(style.numbers.clone(), only));
+        let mut empties = Empties::new(to);
         let mut row = Vec::new();
         let mut rows = 0_u64;
         let mut told = None;
@@ -471,11 +482,15 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             if !read? {
                 break;
             }
-            times.see(&reader, &of_files)?;
             if from == Format::TfRecord {
                 lists.see(&reader, &row, |name, has_text| {
                     !has_text || !arguments.numbers.contains(name)
                 })?;
+            }
+            empties.see(rows + 1, &reader, &row);
+            empties.make_missing(&mut row);
+            if let Some(words) = &mut words {
+                words.see(rows + 1, reader.columns(), &mut row);
             }
             numbers.see(&row);
             numbers.see_units(rows + 1, &row);
@@ -509,12 +524,16 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
                 .help("where they are lists, give --separator '|'");
             report(&[problem], LogFormat::Text);
         }
-        report(&times.notes(to), LogFormat::Text);
         report(&of_other_types(&types, &layout, to), LogFormat::Text);
         report(told_of_empty(&layout, to).as_slice(), LogFormat::Text);
         report(&numbers.notes(reader.columns()), LogFormat::Text);
         report(&texts.notes(&layout), LogFormat::Text);
+        report(&empties.notes(&layout), LogFormat::Text);
         texts.settle(&mut layout);
+        if let Some(words) = &mut words {
+            words.settle(&mut layout);
+            report(&words.notes(&layout), LogFormat::Text);
+        }
         report(
             &told_of_no_numbers(&arguments.numbers, &layout),
             LogFormat::Text,
@@ -525,6 +544,10 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         let mut writer = TableWriter::create(&arguments.output, to, layout).map_err(unwritten)?;
         let line = bar(Some(rows));
         let of_row = |number, row: &mut Vec<Cell>| {
+            empties.make_missing(row);
+            if let Some(words) = &words {
+                words.make_numbers(row);
+            }
             numbers.make_plain(row);
             fit.make(number, row)?;
             writer.write(row).map_err(unwritten)

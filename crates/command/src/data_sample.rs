@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Absent, ColumnProfile, Error, Options, Profile, TableReader, TimeUnit};
-
-use crate::convert::name_of;
+use trainyard_input::{Absent, ColumnProfile, Error, Options, Profile, TableReader, TypeKind};
 
 /// Size of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +39,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
     };
     let mut profile = Profile::new(&options.missing).in_style(options.text.numbers.clone());
     let mut counts = Vec::with_capacity(options.files.len());
-    let mut units: BTreeMap<String, (&PathBuf, Option<Option<TimeUnit>>)> = BTreeMap::new();
+    let mut clocks: BTreeMap<String, (&PathBuf, Option<TypeKind>)> = BTreeMap::new();
     let mut mixed = BTreeMap::new();
     let mut is_whole = true;
     for file in &options.files {
@@ -59,7 +57,7 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         } else {
             reader
         };
-        let (times, ends) = read_file(&mut reader, most, &mut profile)?;
+        let ends = read_file(&mut reader, most, &mut profile)?;
         is_whole &= ends;
         for column in reader.unreadable() {
             if !profile.unreadable.contains(column) {
@@ -72,15 +70,16 @@ pub(crate) fn profile(options: &Options, extent: Extent) -> Result<Profile, Diag
         pairs.for_each(|(here, before)| *here -= before);
         let names = profile.columns.iter().map(|column| &column.name);
         for (name, _) in names.zip(&here.present).filter(|(_, here)| **here > 0) {
-            let unit = times.get(name).copied();
-            if let Some(unit) = unit {
-                profile.times.entry(name.clone()).or_insert(unit);
+            let kind = reader.kinds().get(name).copied();
+            let clock = kind.filter(|kind| kind.unit().is_some());
+            if let Some(clock) = clock {
+                profile.times.entry(name.clone()).or_insert(clock);
             }
-            let (first, known) = units.entry(name.clone()).or_insert((file, unit));
-            if *known != unit {
+            let (first, known) = clocks.entry(name.clone()).or_insert((file, clock));
+            if *known != clock {
                 mixed.insert(
                     name.clone(),
-                    mixed_told(name, (first, *known), (file, unit)),
+                    mixed_told(name, (first, *known), (file, clock)),
                 );
             }
         }
@@ -127,15 +126,15 @@ fn absent(profile: &Profile, files: &[PathBuf], counts: &[FileCounts]) -> Vec<Ab
         .collect()
 }
 
-/// Says that a column holds other times in another file. A unit that is absent within is days.
+/// Says that a column holds other times or durations in another file.
 fn mixed_told(
     name: &str,
-    first: (&PathBuf, Option<Option<TimeUnit>>),
-    other: (&PathBuf, Option<Option<TimeUnit>>),
+    first: (&PathBuf, Option<TypeKind>),
+    other: (&PathBuf, Option<TypeKind>),
 ) -> String {
-    let what = |unit: Option<Option<TimeUnit>>| match unit {
-        None => "no times".to_owned(),
-        Some(unit) => format!("times in {}", name_of(unit)),
+    let what = |kind: Option<TypeKind>| {
+        let clock = kind.and_then(TypeKind::clock);
+        clock.unwrap_or("no times".to_owned())
     };
     format!(
         "the column `{name}` holds {} in {} and {} in {}",
@@ -146,33 +145,22 @@ fn mixed_told(
     )
 }
 
-/// Reads the records of a file. Returns the columns of times, with their units; absent = days; and whether the file has no more
-/// records.
+/// Reads the records of a file. Returns whether the file has no more.
 fn read_file(
     reader: &mut TableReader,
     most: u64,
     profile: &mut Profile,
-) -> Result<(BTreeMap<String, Option<TimeUnit>>, bool), Diagnostic> {
+) -> Result<bool, Diagnostic> {
     let mut row = Vec::new();
-    let mut times = BTreeMap::new();
     for _ in 0..most {
         match reader.read(&mut row) {
-            Ok(true) => {
-                profile.see(reader.columns(), &row);
-                reader.times(|_, field, unit| {
-                    if let Some(name) = reader.columns().get(field)
-                        && !times.contains_key(name)
-                    {
-                        times.insert(name.clone(), unit);
-                    }
-                });
-            }
-            Ok(false) => return Ok((times, true)),
+            Ok(true) => profile.see(reader.columns(), &row),
+            Ok(false) => return Ok(true),
             Err(Error::Row(bad)) => profile.see_bad(*bad),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((times, false))
+    Ok(false)
 }
 
 #[cfg(test)]

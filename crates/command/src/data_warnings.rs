@@ -5,7 +5,9 @@ use std::path::Path;
 
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_input::{Absent, ColumnProfile, Decimal, Options, Profile, TimeUnit};
+use trainyard_input::{
+    Absent, ColumnProfile, Decimal, Options, Profile, Ticks, TimeUnit, TypeKind,
+};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
     Ambiguous, BadRows, CrossKey, FeatureConfig, FeatureKind, HeadKind, Job, LabelConfig,
@@ -77,6 +79,9 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     findings.warnings.extend(look_at_units(job, profile));
     findings.warnings.extend(look_for_times(job, profile));
     look_at_weight(job, profile, &mut findings);
+    findings
+        .warnings
+        .extend(look_for_lost_weights(job, profile));
     look_at_groups(job, profile, &mut findings);
     look_for_missing_of(job, profile, &mut findings);
     if profile.rows < RECORDS_MIN {
@@ -165,6 +170,9 @@ pub(crate) fn look_at_labels_of_evaluation(job: &Job, profile: &Profile) -> Find
         .warnings
         .extend(look_for_class_of_several_texts(job, profile));
     look_at_weight(job, profile, &mut findings);
+    findings
+        .warnings
+        .extend(look_for_lost_weights(job, profile));
     if profile.rows >= RECORDS_MIN {
         look_at_evaluated_columns(job, profile, &mut findings);
     }
@@ -510,6 +518,31 @@ fn look_at_weight(job: &Job, profile: &Profile, findings: &mut Findings) {
     }
 }
 
+/// Warns about weights other than 0 that the floats of 32 bits have as 0.
+fn look_for_lost_weights(job: &Job, profile: &Profile) -> Option<Diagnostic> {
+    let weight = job.input.weight_column.as_deref();
+    let column = weight.and_then(|name| profile.column(name))?;
+    let counts = column.counts().into_iter();
+    let mut lost = counts.filter_map(|(value, count)| {
+        let number = column.number(value)?;
+        let is_lost = number != 0.0 && number as f32 == 0.0;
+        is_lost.then_some((number, count))
+    });
+    let (first, count) = lost.next()?;
+    let count = count + lost.map(|(_, count)| count).sum::<u64>();
+    let message = format!(
+        "the weight `{}` is 0 in training for {count} of {} records of the sample, and no 0 in the files, as {first:e}: weights are floats of 32 bits, \
+         of which the least is {:e}",
+        column.name,
+        column.values,
+        f32::from_bits(1)
+    );
+    Some(warning(
+        message,
+        "multiply all weights in the files by one number: records of weight 0 count nowhere",
+    ))
+}
+
 /// Returns whether a label is the positive class; a `*` at the end of the class stands for any ending.
 fn is_positive(positive: &str, value: &[u8]) -> bool {
     match positive.strip_suffix('*') {
@@ -661,20 +694,28 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         && let Some(time) = numbers.time
     {
         match profile.times.get(name) {
-            Some(unit) => {
+            Some(TypeKind::Duration(unit)) => {
                 findings
                     .warnings
-                    .extend(look_at_times_of_files(time.part, *unit, column));
-                look_at_unit_of_requests(time.unit, *unit, name, findings);
+                    .push(durations_as_times(*unit, time.unit, name));
             }
-            None => look_at_times(time, column, findings),
+            kind => match kind.and_then(|kind| kind.unit()) {
+                Some(unit) => {
+                    let unit = unit.time_unit();
+                    findings
+                        .warnings
+                        .extend(look_at_times_of_files(time.part, unit, column));
+                    look_at_unit_of_requests(time.unit, unit, name, findings);
+                }
+                None => look_at_times(time, column, findings),
+            },
         }
     }
     if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind
         && numbers.time.is_none()
-        && let Some(unit) = profile.times.get(name)
+        && let Some(kind) = profile.times.get(name)
     {
-        findings.warnings.push(times_as_numbers(*unit, name));
+        findings.warnings.extend(times_as_numbers(*kind, name));
         let of_column = format!("the column `{name}` ");
         let told = profile.mixed_times.iter();
         let mut mixed = told.filter(|told| told.starts_with(&of_column));
@@ -725,24 +766,32 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
     findings.warnings.extend(look_at_blanks(feature, column));
 }
 
-/// Returns the unit of times for a message; absent = days.
-fn unit_named(unit: Option<TimeUnit>) -> String {
-    unit.map_or_else(
-        || " in days".to_owned(),
-        |unit| format!(" in {}", unit.name()),
-    )
+/// Times of a format that knows their unit, which a feature takes for plain numbers. Durations are plain numbers of their unit.
+fn times_as_numbers(kind: TypeKind, name: &str) -> Option<Diagnostic> {
+    let TypeKind::Time(unit) = kind else {
+        return None;
+    };
+    let message = format!(
+        "`{name}` holds times in {}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
+         numbers",
+        unit.name()
+    );
+    Some(warning(
+        message,
+        "give the feature `time`, as time = \"hour\"; or write numbers in one unit into the files",
+    ))
 }
 
-/// Times of a format that knows their unit, which a feature takes for plain numbers.
-fn times_as_numbers(unit: Option<TimeUnit>, name: &str) -> Diagnostic {
-    let unit = unit_named(unit);
+/// Durations that a feature takes for times since 1970.
+fn durations_as_times(unit: Ticks, taken_in: TimeUnit, name: &str) -> Diagnostic {
     let message = format!(
-        "`{name}` holds times{unit}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
-         numbers"
+        "`{name}` holds durations in {}, and `time` takes their numbers for {} since 1970",
+        unit.name(),
+        taken_in.name()
     );
     warning(
         message,
-        "give the feature `time`, as time = \"hour\"; or write numbers in one unit into the files",
+        "leave `time` out of the feature, or name a column of times",
     )
 }
 

@@ -17,7 +17,7 @@ use trainyard_run_config::Job;
 use crate::evaluate::scores;
 use crate::progress::Show;
 use crate::run::run_task;
-use crate::times_of_files::warn_of_times;
+use crate::times_of_files::{Labels, warn_of_times};
 use crate::train::{in_one_process, is_alone, look_before_training};
 use crate::trained_values::{OF_PREDICTIONS, find, warn_of_other_job};
 
@@ -96,7 +96,7 @@ impl Estimator {
         );
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&self.job, Part::Eval, Shard::WHOLE, None)?;
-        warn_of_times(&self.job, origin.job(), &input)?;
+        warn_of_times(&self.job, origin.job(), &input, Labels::Unread)?;
         trainyard_predictor::predict(&predictor, input, Vec::new(), sink)
     }
 

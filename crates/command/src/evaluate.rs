@@ -18,7 +18,7 @@ use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, refuse_absent_folder, table};
 use crate::output_form::{JSON, ending, refuse_other_ending};
 use crate::targets::{refuse_own_file, refuse_source};
-use crate::times_of_files::warn_of_times;
+use crate::times_of_files::{Labels, warn_of_times};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
 
 #[derive(Debug, Args)]
@@ -121,7 +121,7 @@ pub(crate) fn scores(
     let parameters = Parameters::read(origin, model)?;
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;
-        warn_of_times(job, origin.job(), &input)?;
+        warn_of_times(job, origin.job(), &input, Labels::Read)?;
         let weight = job.input.weight_column.as_deref();
         score(model, &parameters, weight, input, steps, || {
             if stop.is_requested() {

@@ -28,6 +28,7 @@ mod init;
 mod inspect;
 mod limits;
 mod log_memory;
+mod missing_words;
 mod output;
 mod output_form;
 mod pki;

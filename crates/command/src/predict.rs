@@ -21,12 +21,12 @@ mod table;
 
 use self::table::Table;
 use crate::arguments::{JobArguments, Source};
-use crate::convert::compressed_parquet;
+use crate::convert::{Written, compressed_parquet, other_type};
 use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, read_files, refuse_absent_folder};
 use crate::output_form::{JSON, ending_of_content, refuse_other_content};
 use crate::targets::{refuse_own_file, refuse_own_input, refuse_source};
-use crate::times_of_files::compare_times;
+use crate::times_of_files::{Labels, compare_times};
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -157,7 +157,7 @@ pub(crate) fn predict(
         );
         let predictor = Predictor::open(&origin, model)?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let other_times = compare_times(&job, origin.job(), &input)?;
+        let other_times = compare_times(&job, origin.job(), &input, Labels::Unread)?;
         report(&other_times, arguments.job.log_format);
         if let Some(path) = &arguments.output {
             refuse_source(path, arguments.source.from.as_deref())?;
@@ -212,11 +212,12 @@ impl Output {
         let path = arguments.output.as_deref();
         let kept = &arguments.keep;
         let kinds = kinds_of(kept, input)?;
-        report(&told_of_durations(kept, &kinds), arguments.job.log_format);
         let format = match form {
             Form::Parquet => Format::Parquet,
             Form::Tfrecord => Format::TfRecord,
             Form::Jsonl | Form::Csv | Form::Tsv => {
+                let told = told_of_types(kept, &kinds, form);
+                report(&told, arguments.job.log_format);
                 let sink = Sink::of_job(path, job, &input.files)?;
                 let lines = (sink, Writer::new(form, kept.clone(), kinds));
                 return Ok(Self::Lines(Box::new(lines)));
@@ -227,6 +228,7 @@ impl Output {
         refuse_absent_folder(path)?;
         let checks = Checks { kept: kept.clone() };
         let table = Table::new(path, format, kept, input)?;
+        report(&table.told_of_types(&kinds), arguments.job.log_format);
         Ok(Self::Table(Box::new(table), checks))
     }
 
@@ -275,21 +277,22 @@ fn kinds_of(kept: &[String], input: &Options) -> Result<Vec<TypeKind>, Diagnosti
     let kind = |name: &String| {
         let mut types = types.iter();
         let found = types.find(|column| column.name == *name);
-        found.map_or(TypeKind::Other, |column| column.kind.clone())
+        found.map_or(TypeKind::Other, |column| column.kind)
     };
     Ok(kept.iter().map(kind).collect())
 }
 
-/// Tells the kept columns of durations: they lose their unit.
-fn told_of_durations(kept: &[String], kinds: &[TypeKind]) -> Vec<Diagnostic> {
-    let told = kept.iter().zip(kinds).filter_map(|(name, kind)| {
-        let TypeKind::Duration(unit) = kind else {
-            return None;
-        };
-        let message = format!(
-            "--keep {name}: the column holds durations in {unit}, and is written as plain whole numbers in that unit"
-        );
-        Some(Diagnostic::warning(Code::E4005, message).help("say the unit where the predictions are read"))
+/// Tells the kept columns whose values the lines say in another way.
+fn told_of_types(kept: &[String], kinds: &[TypeKind], form: Form) -> Vec<Diagnostic> {
+    let (written, name_of_form) = match form {
+        Form::Jsonl => (Written::Json, "jsonl"),
+        Form::Tsv => (Written::Fields, "tsv"),
+        _ => (Written::Fields, "csv"),
+    };
+    let kinds = kept.iter().zip(kinds);
+    let told = kinds.filter_map(|(name, kind)| {
+        let other = other_type(*kind, written)?;
+        Some(other.told(&format!("--keep {name}: the column"), name_of_form))
     });
     told.collect()
 }
@@ -525,7 +528,7 @@ impl Writer {
         let mut object = Map::new();
         let kept = self.checks.kept.iter().zip(&predicted.kept);
         for ((name, cell), kind) in kept.zip(&self.kinds) {
-            object.insert(name.clone(), cell_json(cell, kind));
+            object.insert(name.clone(), cell_json(cell, *kind));
         }
         match &predicted.outcome {
             Ok(prediction) => {
@@ -678,7 +681,7 @@ fn cells_of(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> 
 
 /// Returns a cell as JSON with the type that it has in the file. All cells of CSV and libsvm are texts. An empty cell, and a place in a
 /// list that has no value, is null, and so is NaN, which is a missing number.
-fn cell_json(cell: &Cell, kind: &TypeKind) -> Value {
+fn cell_json(cell: &Cell, kind: TypeKind) -> Value {
     let value = |value: &Kept| match (value, kind) {
         (Kept::Int(number), TypeKind::Boolean) => json!(*number != 0),
         (Kept::Int(number), _) => json!(number),
@@ -739,7 +742,7 @@ mod tests {
 
     /// Returns the field of a kept cell, or the refusal.
     fn written(format: Form, cell: &Cell, kind: &TypeKind) -> Result<String, String> {
-        let mut writer = Writer::new(format, vec!["k".to_owned()], vec![kind.clone()]);
+        let mut writer = Writer::new(format, vec!["k".to_owned()], vec![*kind]);
         let prediction = BTreeMap::from([("p".to_owned(), Prediction::Ints(vec![1]))]);
         let predicted = Predicted {
             kept: vec![cell.clone()],

@@ -32,6 +32,11 @@ impl Sample {
         }
     }
 
+    /// Returns the first number.
+    pub(crate) fn first(&self) -> Option<f32> {
+        self.kept.first().copied()
+    }
+
     /// Returns how many numbers were added.
     pub(crate) fn seen(&self) -> u64 {
         self.seen

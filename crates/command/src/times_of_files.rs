@@ -1,7 +1,7 @@
-//! Times of Parquet that features take for plain numbers or names: a file of another unit than that of the training files has other
-//! numbers for the same times.
+//! Times and durations of Parquet that a job takes for plain numbers or names: a file of another unit than that of the training files has
+//! other numbers for the same times.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use trainyard_checkpoint::{Checkpoint, list};
@@ -13,20 +13,33 @@ use trainyard_run_config::{CrossKey, FeatureKind, Job};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::column_of;
 
+/// Most training files that are compared when training starts: there may be thousands. `check` compares all.
+pub(crate) const FILES_AT_START_MAX: usize = 100;
+
 /// Records that show whether a column has values.
 const ROWS: u64 = 100;
+
+/// Columns that a command reads beside those of the features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Labels {
+    /// Labels and weights.
+    Read,
+    /// None: predictions need none.
+    Unread,
+}
 
 /// Compares the times of files with those that the values were trained with, which are among the lines of their job; without such
 /// a line, with the training files, if these can be read. Returns a warning where nothing is known of them.
 ///
 /// # Errors
-/// A column has times of another unit than in training, and a feature takes them for plain numbers or names.
+/// A column has times of another unit than in training, and the job takes them for plain numbers or names.
 pub(crate) fn compare_times(
     job: &Job,
     trained: &[String],
     input: &Options,
+    labels: Labels,
 ) -> Result<Vec<Diagnostic>, Diagnostic> {
-    let columns = taken_plainly(job);
+    let columns = taken_plainly(job, labels);
     if job.input.format != Format::Parquet || columns.is_empty() {
         return Ok(Vec::new());
     }
@@ -54,7 +67,7 @@ pub(crate) fn compare_times(
                     trained,
                 } => {
                     let message = format!(
-                        "the column `{column}` holds {} in {} and {} in the files of training, and a feature takes them for plain numbers or names",
+                        "the column `{column}` holds {} in {} and {} in the files of training, and the job takes them for plain numbers or names",
                         what(own),
                         file.display(),
                         what(trained)
@@ -66,7 +79,7 @@ pub(crate) fn compare_times(
     }
     let warnings = unknown.into_iter().map(|(column, unit)| {
         let message = format!(
-            "the column `{column}` holds times in {unit}, and a feature takes them for plain numbers or names: the training files, which \
+            "the column `{column}` holds times or durations in {unit}, and the job takes them for plain numbers or names: the training files, which \
              cannot be read here, must have had the same unit"
         );
         Diagnostic::warning(Code::E4005, message).help(CURE)
@@ -82,14 +95,60 @@ pub(crate) fn warn_of_times(
     job: &Job,
     trained: &[String],
     input: &Options,
+    labels: Labels,
 ) -> Result<(), Diagnostic> {
-    for warning in compare_times(job, trained, input)? {
+    for warning in compare_times(job, trained, input, labels)? {
         tracing::warn!("{}", warning.log_line());
     }
     Ok(())
 }
 
 const CURE: &str = "write the column as in the training files; or give the feature `time`, which knows the units, and train again";
+
+/// Compares the times of the first training files with each other.
+///
+/// # Errors
+/// Two of them have times of two units in a column, or times and other values, and the job takes them for plain numbers or names.
+pub(crate) fn compare_times_of_training(job: &Job, files_max: usize) -> Result<(), Diagnostic> {
+    let columns = taken_plainly(job, Labels::Read);
+    if job.input.format != Format::Parquet || columns.is_empty() {
+        return Ok(());
+    }
+    // Files that are not there, or cannot be read, are an error of their reader.
+    let Ok(input) = input_options(job, Part::Train, Shard::WHOLE, None) else {
+        return Ok(());
+    };
+    let mut known: BTreeMap<&String, (&Path, Option<Ticks>)> = BTreeMap::new();
+    for (place, file) in input.files.iter().enumerate().take(files_max) {
+        let Ok(own) = TimeColumns::read(&input, place) else {
+            continue;
+        };
+        for column in &columns {
+            let Some(unit) = own.get(column) else {
+                continue;
+            };
+            let (first, of_first) = *known.entry(column).or_insert((file, unit));
+            if of_first == unit || !has_values(&input, file, column) {
+                continue;
+            }
+            if !has_values(&input, first, column) {
+                known.insert(column, (file, unit));
+                continue;
+            }
+            let message = format!(
+                "the column `{column}` holds {} in {} and {} in {}, and the job takes them for plain numbers or names",
+                what(of_first),
+                first.display(),
+                what(unit),
+                file.display(),
+            );
+            return Err(Diagnostic::error(Code::E4003, message).help(
+                "write the training files with one unit in the column; or give the feature `time`, which knows the units of times",
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// Compares the times of all evaluation inputs of a job with those of its training files, before training.
 ///
@@ -102,7 +161,7 @@ pub(crate) fn compare_times_of_evaluations(job: &Job) -> Result<Vec<Diagnostic>,
         for part in std::iter::once(Part::Eval).chain(further) {
             // Files that are not there are an error of their reader.
             if let Ok(input) = input_options(job, part, Shard::WHOLE, None) {
-                warnings.extend(compare_times(job, &[], &input)?);
+                warnings.extend(compare_times(job, &[], &input, Labels::Read)?);
             }
         }
     }
@@ -128,9 +187,19 @@ fn has_values(input: &Options, file: &Path, column: &str) -> bool {
     found.is_some_and(|found| found.column(column).is_some_and(|column| column.values > 0))
 }
 
-/// Returns the columns that features read as they are.
-fn taken_plainly(job: &Job) -> BTreeSet<String> {
+/// Returns the columns that are read as they are.
+fn taken_plainly(job: &Job, labels: Labels) -> BTreeSet<String> {
     let mut columns = BTreeSet::new();
+    if labels == Labels::Read {
+        let labels = job.labels().into_iter();
+        columns.extend(labels.map(|(label, _)| label.column.clone()));
+        columns.extend(job.input.weight_column.clone());
+    }
+    columns.extend(
+        job.features
+            .iter()
+            .filter_map(|feature| feature.weights.clone()),
+    );
     for feature in &job.features {
         match &feature.kind {
             FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
@@ -194,11 +263,11 @@ fn differences(
     columns.iter().filter_map(of_column).collect()
 }
 
-/// Says what the values of a column are, by the unit of its times.
+/// Says what the values of a column are, by their unit.
 fn what(unit: Option<Ticks>) -> String {
     match unit {
-        Some(unit) => format!("times in {}", unit.name()),
-        None => "values that are no times".to_owned(),
+        Some(unit) => format!("times or durations in {}", unit.name()),
+        None => "plain values".to_owned(),
     }
 }
 
@@ -241,5 +310,46 @@ mod tests {
             differences(&columns, &of("\"days\""), Some(&of_other_columns)),
             []
         );
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn training_files_with_durations_of_two_units_are_refused_with_both() {
+        let file = |name: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../input/testdata");
+            folder.join(name).display().to_string()
+        };
+        let (seconds, milliseconds) = (file("duration_s.parquet"), file("duration_ms.parquet"));
+        let compare = |files: [&String; 2], job: &str| {
+            let text = format!(
+                "model_dir = \"m\"\n[input]\nformat = \"parquet\"\ntrain = {{ files = {files:?}, epochs = 1 }}\n{job}[model]\nkind = \"linear_regressor\"\n"
+            );
+            let job = Job::parse(Path::new("job.toml"), &text, &[]).expect("a job");
+            compare_times_of_training(&job, usize::MAX)
+        };
+        let as_feature =
+            "label = { column = \"y\" }\n[[feature]]\ncolumn = \"d\"\nkind = \"numeric\"\n";
+        let as_label =
+            "label = { column = \"d\" }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n";
+        let as_weight = format!(
+            "weight_column = \"d\"\n{}",
+            as_label.replace("\"d\"", "\"y\"")
+        );
+        let unread =
+            "label = { column = \"y\" }\n[[feature]]\ncolumn = \"x\"\nkind = \"numeric\"\n";
+        for job in [as_feature, as_label, &as_weight] {
+            let told = compare([&seconds, &milliseconds], job).expect_err("two units");
+            let told = told.render();
+            for part in [
+                "`d`",
+                "in seconds in",
+                "in milliseconds in",
+                "duration_ms.parquet",
+            ] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+            assert!(compare([&seconds, &seconds], job).is_ok());
+        }
+        assert!(compare([&seconds, &milliseconds], unread).is_ok());
     }
 }

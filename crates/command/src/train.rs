@@ -23,7 +23,9 @@ use crate::output::{STOPPED, print, refuse_absent_folder, result_line, table};
 use crate::output_form::{JSON, refuse_other_ending};
 use crate::progress::{Show, progress_line};
 use crate::targets::refuse_own_file;
-use crate::times_of_files::compare_times_of_evaluations;
+use crate::times_of_files::{
+    FILES_AT_START_MAX, compare_times_of_evaluations, compare_times_of_training,
+};
 use crate::up::{read_evaluation, share_of_cores};
 
 #[derive(Debug, Args)]
@@ -93,8 +95,9 @@ pub(crate) fn train(
 /// Asks what `check` asks, as far as it would end training late or pass without a word. Returns warnings.
 ///
 /// # Errors
-/// The disk has no space for checkpoints, or an evaluation input has times of another unit than the training files.
+/// The disk has no space for checkpoints, or two training files, or an evaluation input and the training files, have times of two units in a column.
 pub(crate) fn look_before_training(job: &Job, build: Build) -> Result<Vec<Diagnostic>, Diagnostic> {
+    compare_times_of_training(job, FILES_AT_START_MAX)?;
     let mut warnings = compare_times_of_evaluations(job)?;
     // A model that cannot be built is an error of training.
     if let Ok(model) = build(job) {

@@ -14,7 +14,7 @@ use crate::data_warnings::report_ambiguous_files;
 use crate::output::{Sink, read_files};
 use crate::output_form::{JSON, refuse_other_content};
 use crate::targets::refuse_own_file;
-use crate::times_of_files::{compare_times, trained_job};
+use crate::times_of_files::{Labels, compare_times, trained_job};
 
 #[derive(Debug, Args)]
 pub(crate) struct Transform {
@@ -41,7 +41,8 @@ pub(crate) fn transform(arguments: &Transform, build: Build) -> Result<(), Vec<D
         let model = build(&job)?;
         let graph = model.onnx()?;
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
-        let other_times = compare_times(&job, &trained_job(&job.model_dir), &input)?;
+        let other_times =
+            compare_times(&job, &trained_job(&job.model_dir), &input, Labels::Unread)?;
         report(&other_times, arguments.job.log_format);
         let mut out = Sink::of_job(arguments.output.as_deref(), &job, &input.files)?;
         let dataset = Dataset::open(input, model.serving_schema().clone())?;

@@ -38,7 +38,9 @@ use crate::output_form::{JSON, refuse_other_ending};
 use crate::program::Program;
 use crate::runtime::single_threaded;
 use crate::targets::refuse_own_file;
-use crate::times_of_files::compare_times_of_evaluations;
+use crate::times_of_files::{
+    FILES_AT_START_MAX, compare_times_of_evaluations, compare_times_of_training,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
@@ -73,6 +75,7 @@ pub(crate) fn up(
         refuse_other_ending(path, &JSON).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
+    compare_times_of_training(&job, FILES_AT_START_MAX).map_err(|problem| vec![problem])?;
     let other_times = compare_times_of_evaluations(&job).map_err(|problem| vec![problem])?;
     report(&other_times, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;

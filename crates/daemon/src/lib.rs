@@ -57,7 +57,7 @@ pub use process::{ENDS_WITH, connections_within_limit};
 pub use readiness::{Readiness, ReadinessState};
 pub use report::report;
 pub use server::{Door, ServerLimits, Services, serve, serve_service};
-pub use stop_signals::StopSignals;
+pub use stop_signals::{StopSignals, at_stop_signal};
 pub use stop_source::{StopRequests, StopSource};
 pub use supervision::Supervision;
 pub use telemetry::Telemetry;

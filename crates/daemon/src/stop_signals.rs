@@ -22,6 +22,9 @@ pub(crate) fn spawn_without_signals(
     thread.map(drop)
 }
 
+/// Exit code of a process that a signal has ended, less the number of the signal.
+const SIGNALLED: i32 = 128;
+
 /// Streams of the signals, which no longer end the process.
 #[derive(Debug)]
 pub struct StopSignals {
@@ -59,12 +62,47 @@ impl StopSignals {
 
     /// Waits for the next signal.
     pub async fn next(&mut self) {
+        self.next_number().await;
+    }
+
+    async fn next_number(&mut self) -> Number {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            () = received(self.hangup.as_mut()) => {}
+            _ = self.terminate.recv() => Number::SIGTERM,
+            _ = self.interrupt.recv() => Number::SIGINT,
+            () = received(self.hangup.as_mut()) => Number::SIGHUP,
         }
     }
+}
+
+/// Does some work when a signal tells this process to stop, and then ends the process with the exit code that shells have for the signal.
+/// Returns once the signals are caught.
+///
+/// # Errors
+/// The system gives no thread, or does not let this process catch signals.
+pub fn at_stop_signal(work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let (sender, caught) = std::sync::mpsc::channel();
+    spawn_without_signals("stop signals", move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let wait = |runtime: tokio::runtime::Runtime| {
+            runtime.block_on(async {
+                let mut signals = StopSignals::catch()?;
+                // The caller waits for it.
+                let _ = sender.send(Ok(()));
+                Ok(signals.next_number().await)
+            })
+        };
+        match runtime.and_then(wait) {
+            Ok(signal) => {
+                work();
+                std::process::exit(SIGNALLED + signal as i32);
+            }
+            Err(error) => drop(sender.send(Err(error))),
+        }
+    })?;
+    let ended = |_| std::io::Error::other("the thread that waits for signals has ended");
+    caught.recv().map_err(ended)?
 }
 
 async fn received(signal: Option<&mut Signal>) {

@@ -3,7 +3,7 @@
 use crate::column_names::ColumnNames;
 use crate::formats;
 use crate::record::Record;
-use crate::record_format::TableRow;
+use crate::record_format::{Blanks, TableRow};
 use crate::{Cell, Options};
 
 /// Parser of the records of an input. Files may have different columns, in any order.
@@ -12,9 +12,18 @@ pub(crate) struct CellParser {
     columns: ColumnNames,
     /// Column of the table for each field of the current file's records.
     places: Vec<usize>,
+    blanks: Blanks,
 }
 
 impl CellParser {
+    /// Returns a parser whose texts have all blanks of the files.
+    pub(crate) fn keeping_blanks() -> Self {
+        Self {
+            blanks: Blanks::Kept,
+            ..Self::default()
+        }
+    }
+
     /// Returns the columns of the files and records so far.
     pub(crate) fn columns(&self) -> &[String] {
         self.columns.names()
@@ -23,6 +32,11 @@ impl CellParser {
     /// Returns the place of the column with this name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.columns.find(name)
+    }
+
+    /// Returns the column of the table that a field of the current file's records has.
+    pub(crate) fn column_of(&self, field: usize) -> Option<usize> {
+        self.places.get(field).copied()
     }
 
     /// Begins a file whose records have these columns. Without names in the file, the columns are those of the options.
@@ -45,6 +59,7 @@ impl CellParser {
             return Err(fault.to_owned());
         }
         let row = TableRow {
+            blanks: self.blanks,
             options,
             places: &self.places,
             columns: &mut self.columns,

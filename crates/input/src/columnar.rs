@@ -72,6 +72,8 @@ pub(crate) struct ValueColumn {
     begins: Option<Vec<usize>>,
     /// Where a list has a place without a value: for each place of all lists, that of its value.
     gaps: Option<Vec<Option<usize>>>,
+    /// Where some rows of a column of lists have no list: for each row, whether it has none.
+    absent: Option<Vec<bool>>,
 }
 
 impl ValueColumn {
@@ -82,6 +84,7 @@ impl ValueColumn {
             values,
             begins: None,
             gaps: None,
+            absent: None,
         }
     }
 
@@ -92,6 +95,7 @@ impl ValueColumn {
             values,
             begins: Some(begins),
             gaps: None,
+            absent: None,
         }
     }
 
@@ -103,7 +107,18 @@ impl ValueColumn {
             values,
             begins: Some(begins),
             gaps: Some(gaps),
+            absent: None,
         }
+    }
+
+    /// Says which rows of a column of lists have no list, which is no empty one.
+    pub(crate) fn without_lists(mut self, absent: Option<Vec<bool>>) -> Self {
+        self.absent = absent;
+        self
+    }
+
+    fn has_no_list(&self, row: usize) -> bool {
+        self.absent.as_ref().is_some_and(|absent| absent[row])
     }
 
     /// Returns the value at a place.
@@ -135,8 +150,9 @@ impl ValueColumn {
             }
             (_, None) => lens.iter_mut().for_each(|len| *len += number),
             (_, Some(begins)) => {
-                for (len, ends) in lens.iter_mut().zip(begins.windows(2)) {
+                for (row, (len, ends)) in lens.iter_mut().zip(begins.windows(2)).enumerate() {
                     *len += match self.arity {
+                        Arity::List if self.has_no_list(row) => Cell::Missing.encoded_len(),
                         Arity::List => list,
                         Arity::Optional if ends[0] == ends[1] => Cell::Missing.encoded_len(),
                         Arity::Optional => 0,
@@ -222,6 +238,7 @@ impl<'a> Iterator for CellsOfRow<'a> {
         Some(match column.arity {
             Arity::Optional if places.is_empty() => Cell::Missing,
             Arity::Optional => column.cell(places.start),
+            Arity::List if column.has_no_list(self.row) => Cell::Missing,
             Arity::List => {
                 let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
                 self.list = Some((column, places));

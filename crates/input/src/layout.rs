@@ -1,5 +1,7 @@
 //! Cells of a table, and its layout: the types of its columns, inferred from all rows.
 
+use crate::Ticks;
+
 /// A value of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -48,18 +50,39 @@ pub struct ColumnLayout {
 }
 
 /// Type of a column of Parquet files, as far as other formats say it in other ways.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TypeKind {
     /// Booleans, which are read as 0 and 1.
     Boolean,
-    /// Durations in a unit, `s`, `ms`, `us` or `ns`, which are read as whole numbers.
-    Duration(String),
+    /// Times since 1970, dates, or times of the day, which are read as whole numbers in a unit.
+    Time(Ticks),
+    /// Durations, which are read as whole numbers in a unit.
+    Duration(Ticks),
     /// Decimals, which are read as floats, or as texts of their digits.
     Decimal,
     /// Whole numbers of 64 bits without a sign, of which those from 2^63 are read as texts of their digits.
     Unsigned64,
     /// Another type.
     Other,
+}
+
+impl TypeKind {
+    /// Returns the unit of times and durations.
+    pub fn unit(self) -> Option<Ticks> {
+        match self {
+            Self::Time(unit) | Self::Duration(unit) => Some(unit),
+            Self::Boolean | Self::Decimal | Self::Unsigned64 | Self::Other => None,
+        }
+    }
+
+    /// Says what times and durations are, as `times in days`; nothing of other values.
+    pub fn clock(self) -> Option<String> {
+        match self {
+            Self::Time(unit) => Some(format!("times in {}", unit.name())),
+            Self::Duration(unit) => Some(format!("durations in {}", unit.name())),
+            Self::Boolean | Self::Decimal | Self::Unsigned64 | Self::Other => None,
+        }
+    }
 }
 
 /// A column of Parquet files.

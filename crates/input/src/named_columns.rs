@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::cells::{LeftOut, clear, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::formats::several;
 use crate::missing::{Missing, MissingValues};
-use crate::number::{float, int, without_fraction};
+use crate::number::{float, int, narrow, without_fraction};
 use crate::{
     Batch, Cells, Column, Field, FieldKind, Format, Fraction, Gaps, IndexBase, NumberStyle,
     Options, Position, Schema,
@@ -380,15 +380,15 @@ fn push(column: &mut Column, kind: &FieldKind, value: Given<'_>) -> Result<(), S
     match (&mut column.cells, value) {
         (Cells::Float(cells), Given::Int(number)) => cells.push(number as f32),
         (Cells::Float(cells), Given::Decimal(text)) => cells.push(float(text.as_bytes())?),
-        (Cells::Float(cells), Given::Float(number)) => cells.push(finite(number)?),
-        (Cells::Float(cells), Given::Double(number)) => cells.push(finite(number as f32)?),
+        (Cells::Float(cells), Given::Float(number)) => cells.push(narrow(number.into())?),
+        (Cells::Float(cells), Given::Double(number)) => cells.push(narrow(number)?),
         (Cells::Int(cells), Given::Int(number)) => cells.push(number),
         (Cells::Int(cells), Given::Decimal(text)) if truncate => {
             let number = int(text.as_bytes(), fraction)?;
             cells.push(number.ok_or_else(|| format!("expected a number, given {}", told(value)))?);
         }
         (Cells::Int(cells), Given::Float(number)) if truncate => {
-            cells.push(without_fraction(finite(number)?.into(), fraction)?);
+            cells.push(without_fraction(narrow(number.into())?.into(), fraction)?);
         }
         (Cells::Int(cells), Given::Double(number)) if truncate && number.is_finite() => {
             cells.push(without_fraction(number, fraction)?);
@@ -437,14 +437,6 @@ fn told(value: Given<'_>) -> String {
         Given::Float(number) => number.to_string(),
         Given::Double(number) => number.to_string(),
         Given::Text(text) => format!("the text {}", shown(text)),
-    }
-}
-
-fn finite(number: f32) -> Result<f32, String> {
-    if number.is_finite() {
-        Ok(number)
-    } else {
-        Err(format!("{number} is not a finite number"))
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn int_at(
 pub(crate) fn float(text: &[u8]) -> Result<f32, String> {
     match fast_float2::parse::<f32, _>(text) {
         Ok(number) if !number.is_infinite() => Ok(number),
+        Ok(_) if has_digits(text) => Err(beyond_floats(&shown(text))),
         Ok(_) => Err(format!("{} is not a finite number", shown(text))),
         Err(_) => Err(format!("{} is not a number", shown(text))),
     }
@@ -127,6 +128,31 @@ pub(crate) fn int(text: &[u8], fraction: Fraction) -> Result<Option<i64>, String
     }
 }
 
+/// Returns the nearest float of 32 bits, which is finite.
+pub(crate) fn narrow(number: f64) -> Result<f32, String> {
+    let narrow = number as f32;
+    if narrow.is_finite() {
+        Ok(narrow)
+    } else if number.is_finite() {
+        Err(beyond_floats(&format!("{number:e}")))
+    } else {
+        Err(format!("{number} is not a finite number"))
+    }
+}
+
+fn beyond_floats(number: &str) -> String {
+    format!(
+        "{number} is beyond the floats of 32 bits, which go from {:e} to {:e}",
+        f32::MIN,
+        f32::MAX
+    )
+}
+
+/// Returns whether a text is written with digits, and no word as `inf`.
+fn has_digits(text: &[u8]) -> bool {
+    text.iter().any(u8::is_ascii_digit)
+}
+
 fn are_digits(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"+").unwrap_or(text);
     !text.is_empty() && text.iter().all(u8::is_ascii_digit)
@@ -159,6 +185,31 @@ mod tests {
     use trainyard_input_options::TimeUnit;
 
     use super::*;
+
+    #[test]
+    fn numbers_beyond_32_bits_are_told_as_they_are_and_infinite_ones_as_infinite() {
+        for text in ["1e39", "-3.5e38", "4e200", "1e999"] {
+            let told = float(text.as_bytes()).expect_err("no float of 32 bits");
+            assert!(
+                told.contains(text) && told.contains("beyond the floats of 32 bits"),
+                "{told}"
+            );
+            if let Ok(number) = text.parse::<f64>()
+                && number.is_finite()
+            {
+                let told = narrow(number).expect_err("no float of 32 bits");
+                assert!(told.starts_with(&format!("{number:e} is beyond")), "{told}");
+            }
+        }
+        for text in ["inf", "-Infinity"] {
+            let told = float(text.as_bytes()).expect_err("no float of 32 bits");
+            assert!(told.contains("is not a finite number"), "{told}");
+            let number = text.parse().expect("a float");
+            let told = narrow(number).expect_err("no float of 32 bits");
+            assert!(told.contains("is not a finite number"), "{told}");
+        }
+        assert_eq!(narrow(f64::from(f32::MAX)), Ok(f32::MAX));
+    }
 
     #[test]
     fn nan_is_missing_and_what_no_integer_holds_is_refused() {

@@ -14,8 +14,17 @@ use crate::cells::Bad;
 use crate::column_names::{self, ColumnNames, places};
 use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
-use crate::row::Ticks;
-use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema};
+use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema, TypeKind};
+
+/// What becomes of the blanks around fields of text, in and outside of quotes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Blanks {
+    /// They are dropped if the options say so.
+    #[default]
+    AsInJob,
+    /// They stay, as the file has them.
+    Kept,
+}
 
 /// A record format.
 pub(crate) trait RecordFormat: Sync {
@@ -118,9 +127,8 @@ pub(crate) trait FileRecords: Debug + Send {
         &[]
     }
 
-    /// Returns the columns of the records whose types the file says, each with the unit in which it counts times; absent = it holds
-    /// other values.
-    fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
+    /// Returns the columns of the records whose types the file says, with what their values are.
+    fn kinds(&self) -> Vec<(String, TypeKind)> {
         Vec::new()
     }
 
@@ -225,6 +233,8 @@ pub(crate) trait RecordParser: Debug + Send {
 /// A row of a table, into which a record is parsed.
 #[derive(Debug)]
 pub(crate) struct TableRow<'a> {
+    /// Whether the blanks around a text are part of it, though a job drops them.
+    pub(crate) blanks: Blanks,
     pub(crate) options: &'a Options,
     /// Column of the table for each field of the file's records.
     pub(crate) places: &'a [usize],

@@ -7,8 +7,7 @@ use trainyard_storage::Storage;
 use crate::formats;
 use crate::record::{Place, Record, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
-use crate::row::Ticks;
-use crate::{Error, Options, Schema};
+use crate::{Error, Options, Schema, TypeKind};
 
 /// Reader of the records of one file.
 #[derive(Debug)]
@@ -89,9 +88,9 @@ impl RecordReader {
         self.records.unreadable()
     }
 
-    /// Returns the columns of the file, as [`FileRecords::units_of_times`].
-    pub(crate) fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
-        self.records.units_of_times()
+    /// Returns the columns of the file, as [`FileRecords::kinds`].
+    pub(crate) fn kinds(&self) -> Vec<(String, TypeKind)> {
+        self.records.kinds()
     }
 
     /// Moves to the next record. Returns `false` at the end of the file. Of a record whose place alone is wanted, Parquet

@@ -40,25 +40,27 @@ impl Ticks {
 
     /// Returns the name of the unit.
     pub fn name(self) -> &'static str {
+        self.time_unit().map_or("days", TimeUnit::name)
+    }
+
+    /// Returns the unit as that of a job; nothing for days, which no job has.
+    pub fn time_unit(self) -> Option<TimeUnit> {
         match self {
-            Self::Days => "days",
-            Self::Seconds => TimeUnit::Seconds.name(),
-            Self::Milliseconds => TimeUnit::Milliseconds.name(),
-            Self::Microseconds => TimeUnit::Microseconds.name(),
-            Self::Nanoseconds => TimeUnit::Nanoseconds.name(),
+            Self::Days => None,
+            Self::Seconds => Some(TimeUnit::Seconds),
+            Self::Milliseconds => Some(TimeUnit::Milliseconds),
+            Self::Microseconds => Some(TimeUnit::Microseconds),
+            Self::Nanoseconds => Some(TimeUnit::Nanoseconds),
         }
     }
 
     /// Returns a time of this unit in another unit, rounded down; nothing if 64 bits do not hold it.
     pub(crate) fn convert(self, time: i64, unit: TimeUnit) -> Option<i64> {
         let to = unit.per_second();
-        let from = match self {
-            Self::Days => return time.checked_mul(Self::SECONDS_OF_A_DAY * to),
-            Self::Seconds => TimeUnit::Seconds.per_second(),
-            Self::Milliseconds => TimeUnit::Milliseconds.per_second(),
-            Self::Microseconds => TimeUnit::Microseconds.per_second(),
-            Self::Nanoseconds => TimeUnit::Nanoseconds.per_second(),
+        let Some(own) = self.time_unit() else {
+            return time.checked_mul(Self::SECONDS_OF_A_DAY * to);
         };
+        let from = own.per_second();
         if from >= to {
             Some(time.div_euclid(from / to))
         } else {

@@ -60,7 +60,7 @@ impl Scan {
             schema,
             wanted,
             kept,
-            cells: CellParser::default(),
+            cells: CellParser::keeping_blanks(),
             row: Vec::new(),
             file: None,
             next_file: 0,

@@ -4,6 +4,7 @@ mod copier;
 mod profile;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use trainyard_storage::Storage;
@@ -14,8 +15,10 @@ use crate::formats;
 use crate::missing::{Missing, MissingValues};
 use crate::record_format::Want;
 use crate::record_reader::RecordReader;
+use crate::row::{Cell as RowCell, RowCells};
 use crate::{
-    BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, Value,
+    BadRow, Cell, Compression, Error, Format, MissingTexts, Options, Schema, TextStyle, TypeKind,
+    Value,
 };
 
 pub use copier::{RowCopier, column_types, copy_rows};
@@ -32,7 +35,11 @@ pub struct TableReader {
     reader: Option<RecordReader>,
     next_file: usize,
     unreadable: Vec<(String, String)>,
+    /// What the columns of the latest file hold, if it says so.
+    kinds: BTreeMap<String, TypeKind>,
     missing: MissingValues,
+    /// Empty texts stay, except in these columns.
+    keeps_empty: Option<Vec<String>>,
     separator: Option<u8>,
 }
 
@@ -56,7 +63,9 @@ impl TableReader {
             reader: None,
             next_file: 0,
             unreadable: Vec::new(),
+            kinds: BTreeMap::new(),
             missing: MissingValues::default(),
+            keeps_empty: None,
             separator: None,
         }
     }
@@ -89,6 +98,13 @@ impl TableReader {
         self
     }
 
+    /// Keeps empty texts as such, except in columns of numbers. By default they are missing, as in a job.
+    #[must_use]
+    pub fn with_empty_texts(mut self, numbers: &[String]) -> Self {
+        self.keeps_empty = Some(numbers.to_vec());
+        self
+    }
+
     /// Divides texts at a separator into lists.
     #[must_use]
     pub fn divided(mut self, separator: Option<u8>) -> Self {
@@ -105,6 +121,34 @@ impl TableReader {
     /// are not among [`TableReader::columns`].
     pub fn unreadable(&self) -> &[(String, String)] {
         &self.unreadable
+    }
+
+    /// Returns what the columns of the latest row's file hold. Only Parquet says it.
+    pub fn kinds(&self) -> &BTreeMap<String, TypeKind> {
+        &self.kinds
+    }
+
+    /// Calls `each` for the columns of the latest row that have an empty list, which has no other values than a missing one. Only Parquet
+    /// tells them apart.
+    pub fn empty_lists(&self, mut each: impl FnMut(usize)) {
+        let Some(reader) = &self.reader else { return };
+        if self.options.format != Format::Parquet {
+            return;
+        }
+        let row = reader.record(0).content.bytes();
+        let mut cells = RowCells(&row);
+        let mut field = 0;
+        while let Some(cell) = cells.next() {
+            if let RowCell::List(count) = cell {
+                if count == 0
+                    && let Some(column) = self.parser.column_of(field)
+                {
+                    each(column);
+                }
+                cells.by_ref().take(count as usize).for_each(drop);
+            }
+            field += 1;
+        }
     }
 
     /// Returns the file of the latest row.
@@ -149,7 +193,7 @@ impl TableReader {
             return match outcome {
                 Ok(()) => {
                     for (cell, column) in row.iter_mut().zip(self.parser.columns()) {
-                        self.refine(cell, self.missing.of(column));
+                        self.refine(cell, column);
                     }
                     Ok(true)
                 }
@@ -166,10 +210,14 @@ impl TableReader {
     }
 
     /// Leaves out a missing value, and divides a text into a list.
-    fn refine(&self, cell: &mut Cell, missing: &Missing) {
+    fn refine(&self, cell: &mut Cell, column: &String) {
         let [value] = cell.values.as_slice() else {
             return;
         };
+        let missing = self.missing.of(column);
+        if self.stays_empty(value, column, missing) {
+            return;
+        }
         if is_missing(value, missing, &self.options.text.numbers) {
             cell.values.clear();
         } else if let (Value::Text(text), Some(separator)) = (value, self.separator)
@@ -179,6 +227,14 @@ impl TableReader {
             cell.values = parts.map(|part| Value::Text(part.to_vec())).collect();
             cell.list = true;
         }
+    }
+
+    fn stays_empty(&self, value: &Value, column: &String, missing: &Missing) -> bool {
+        let is_empty = matches!(value, Value::Text(text) if text.is_empty());
+        let numbers = self.keeps_empty.as_ref();
+        is_empty
+            && numbers.is_some_and(|numbers| !numbers.contains(column))
+            && !missing.texts().any(str::is_empty)
     }
 
     fn open_next(&mut self) -> Result<(), Error> {
@@ -201,6 +257,7 @@ impl TableReader {
                 self.unreadable.push(column.clone());
             }
         }
+        self.kinds = reader.kinds().into_iter().collect();
         self.reader = Some(reader);
         self.next_file += 1;
         Ok(())

@@ -27,7 +27,10 @@ impl TimeColumns {
     /// The file cannot be read.
     pub fn read(options: &Options, file: usize) -> Result<Self, Error> {
         let reader = RecordReader::open(options, &Storage::default(), None, file)?;
-        Ok(Self(reader.units_of_times().into_iter().collect()))
+        let kinds = reader.kinds().into_iter();
+        Ok(Self(
+            kinds.map(|(name, kind)| (name, kind.unit())).collect(),
+        ))
     }
 
     /// Reads what the first files of an input say of their columns, as far as they can be read; `None` if none of them can. The first

@@ -24,10 +24,8 @@ impl ResultFile {
             let path = path.to_owned();
             return Ok((Self { path, aside: None }, file));
         }
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(format!(".partial-{}", std::process::id()));
-        let aside = PathBuf::from(aside);
+        let path = target(path);
+        let aside = aside(&path);
         let file = File::create(&aside)?;
         Ok((
             Self {
@@ -36,6 +34,11 @@ impl ResultFile {
             },
             file,
         ))
+    }
+
+    /// Removes the unfinished file that this process may have for a path.
+    pub fn remove_unfinished(path: &Path) {
+        let _ = std::fs::remove_file(aside(&target(path)));
     }
 
     /// Gives the file its name, after all has been written. A power cut leaves the old file or the new one.
@@ -75,6 +78,18 @@ impl ResultFile {
         drop(file);
         result.publish()
     }
+}
+
+/// Returns the file that a path, perhaps a link, names.
+fn target(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns the name that a file of this process has until it is whole.
+fn aside(target: &Path) -> PathBuf {
+    let mut aside = target.as_os_str().to_owned();
+    aside.push(format!(".partial-{}", std::process::id()));
+    aside.into()
 }
 
 impl Drop for ResultFile {

@@ -1,37 +1,34 @@
 //! What the columns of the input hold beyond the types of their values.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use trainyard_diagnostic::{Code, Diagnostic, listed};
-use trainyard_input::{
-    Cell, ColumnKind, ColumnType, Format, Layout, TableReader, TimeUnit, TypeKind, Value,
-};
+use trainyard_input::{Cell, ColumnKind, ColumnType, Format, Layout, TableReader, TypeKind, Value};
 
 use super::fit::shown;
 
-/// Refuses files of which one has a column that another has not: its values would be missing in the rows of the other. Returns
-/// the columns of each file in its order; none for a file that cannot be read, which is told when its rows are.
+/// Refuses files of which one has a column that another has not: its values would be missing in the rows of the other. A file that
+/// cannot be read is told when its rows are.
 ///
 /// # Errors
 /// The columns of two files differ.
 pub(crate) fn same_columns(
     files: &[PathBuf],
     open: impl Fn(&PathBuf) -> TableReader,
-) -> Result<Vec<Vec<String>>, Diagnostic> {
-    let mut columns: Vec<Vec<String>> = Vec::with_capacity(files.len());
+) -> Result<(), Diagnostic> {
+    let mut first = Vec::new();
     for (place, file) in files.iter().enumerate() {
         let mut reader = open(file);
         // A bad row is told when the rows are read. The columns are known before the first.
         let read = reader.read(&mut Vec::new());
-        let here = reader.columns().to_vec();
-        if place > 0 && (read.is_ok() || !here.is_empty()) {
-            let first = (&files[0], columns[0].as_slice());
-            compare(first, (file, &here))?;
+        let here = reader.columns();
+        if place == 0 {
+            first = here.to_vec();
+        } else if read.is_ok() || !here.is_empty() {
+            compare((&files[0], &first), (file, here))?;
         }
-        columns.push(here);
     }
-    Ok(columns)
+    Ok(())
 }
 
 /// Checks that two files have the same columns.
@@ -104,111 +101,100 @@ pub(super) fn refuse_unreadable(unreadable: &[(String, String)]) -> Result<(), D
     ))
 }
 
-/// The columns of times of the input, with the unit of each file's numbers. A time without a unit is in days.
-#[derive(Debug, Default)]
-pub(super) struct Times(BTreeMap<String, Option<TimeUnit>>);
-
-impl Times {
-    /// Looks at the latest row of the reader. `columns` are those of each file.
-    ///
-    /// # Errors
-    /// Two files have times of other units in a column.
-    pub(super) fn see(
-        &mut self,
-        reader: &TableReader,
-        columns: &[Vec<String>],
-    ) -> Result<(), Diagnostic> {
-        let mut outcome = Ok(());
-        reader.times(|file, field, unit| {
-            let Some(name) = columns.get(file).and_then(|names| names.get(field)) else {
-                return;
-            };
-            match self.0.get(name) {
-                None => {
-                    self.0.insert(name.clone(), unit);
-                }
-                Some(known) if *known == unit => {}
-                Some(known) if outcome.is_ok() => outcome = Err(two_units(name, *known, unit)),
-                Some(_) => {}
-            }
-        });
-        outcome
-    }
-
-    /// Returns a note for each column: its numbers lose their unit.
-    pub(super) fn notes(&self, to: Format) -> Vec<Diagnostic> {
-        let note = |(name, unit): (&String, &Option<TimeUnit>)| {
-            let message = format!(
-                "the column `{name}` holds times in {}, and is written to {} as plain whole numbers in that unit",
-                name_of(*unit),
-                to.name()
-            );
-            let help = match unit {
-                Some(unit) => format!(
-                    "where a feature or label takes it with `time`, give it time_unit = {:?}; without, a job takes the numbers for seconds",
-                    name_of(Some(*unit))
-                ),
-                None => "no time_unit of a job is days: read the input itself where a feature takes the column with `time`"
-                    .to_owned(),
-            };
-            Diagnostic::warning(Code::E4005, message).help(help)
-        };
-        self.0.iter().map(note).collect()
-    }
-}
-
-fn two_units(name: &str, left: Option<TimeUnit>, right: Option<TimeUnit>) -> Diagnostic {
-    let message = format!(
-        "the column `{name}` holds times in {} in one file and in {} in another",
-        name_of(left),
-        name_of(right)
-    );
-    Diagnostic::error(Code::E4003, message)
-        .help("write the files with one unit, or convert those of each unit on their own")
-}
-
-/// Returns the name of a unit in a job, or that of days.
-pub(crate) fn name_of(unit: Option<TimeUnit>) -> &'static str {
-    let mut names = TimeUnit::NAMES.into_iter();
-    let found = names.find(|(_, known)| Some(*known) == unit);
-    found.map_or("days", |(name, _)| name)
-}
-
 /// Tells the columns of Parquet files whose values the output says in another way.
 pub(super) fn of_other_types(types: &[ColumnType], layout: &Layout, to: Format) -> Vec<Diagnostic> {
     let has_types = matches!(to, Format::Parquet | Format::TfRecord);
-    let is_text = |name: &str| {
-        let mut columns = layout.columns.iter();
-        let column = columns.find(|column| column.name == name);
-        column.is_some_and(|column| column.kind == Some(ColumnKind::Text))
-    };
     let told = types.iter().filter_map(|ColumnType { name, kind }| {
-        let (holds, becomes) = match kind {
-            TypeKind::Boolean => ("booleans".to_owned(), "the whole numbers 0 and 1"),
-            TypeKind::Duration(unit) => (
-                format!("durations in {unit}"),
-                "plain whole numbers in that unit",
-            ),
-            TypeKind::Decimal if has_types && is_text(name) => (
-                "decimals with more digits than a float keeps".to_owned(),
-                "texts",
-            ),
-            TypeKind::Decimal if has_types => ("decimals".to_owned(), "floats"),
-            TypeKind::Unsigned64 if has_types && is_text(name) => (
-                "whole numbers from 2^63, which 64 bits with a sign do not hold".to_owned(),
-                "texts of their digits",
-            ),
-            TypeKind::Decimal | TypeKind::Unsigned64 | TypeKind::Other => return None,
+        let mut columns = layout.columns.iter();
+        let column = columns.find(|column| column.name == *name)?;
+        let written = match column.kind? {
+            kind if has_types => Written::Typed(kind),
+            _ => Written::Fields,
         };
-        let message = format!(
-            "the column `{name}` holds {holds}, and is written to {} as {becomes}",
-            to.name()
-        );
-        Some(Diagnostic::warning(Code::E4005, message).help(
-            "a job reads the same from both; parquet without --missing, --missing-of and --numbers keeps the type for other programs",
-        ))
+        let other = other_type(*kind, written)?;
+        Some(other.told(&format!("the column `{name}`"), to.name()))
     });
     told.collect()
+}
+
+/// How a file holds the values of a column of another type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// As texts of csv, tsv or libsvm.
+    Fields,
+    /// As values of JSON, which has booleans and whole numbers without a sign.
+    Json,
+    /// As values of a type of parquet or tfrecord.
+    Typed(ColumnKind),
+}
+
+/// What the values of a column are, and become.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OtherType {
+    holds: String,
+    becomes: &'static str,
+    help: String,
+}
+
+/// Returns what the values of a column become where they are not what they were.
+pub(crate) fn other_type(kind: TypeKind, written: Written) -> Option<OtherType> {
+    let is_text = written == Written::Typed(ColumnKind::Text);
+    let (holds, becomes) = match (kind, written) {
+        (TypeKind::Boolean, Written::Fields | Written::Typed(_)) => {
+            ("booleans".to_owned(), "the whole numbers 0 and 1")
+        }
+        (TypeKind::Time(_) | TypeKind::Duration(_), _) => {
+            (kind.clock()?, "plain whole numbers in that unit")
+        }
+        (TypeKind::Decimal, Written::Typed(ColumnKind::Text)) => (
+            "decimals with more digits than a float keeps".to_owned(),
+            "texts",
+        ),
+        (TypeKind::Decimal, Written::Typed(ColumnKind::Float)) => ("decimals".to_owned(), "floats"),
+        (TypeKind::Decimal, Written::Json) => (
+            "decimals".to_owned(),
+            "numbers, and as texts where a float would round their digits",
+        ),
+        (TypeKind::Decimal, Written::Typed(ColumnKind::Int)) => {
+            ("decimals".to_owned(), "whole numbers of 64 bits")
+        }
+        (TypeKind::Unsigned64, _) if is_text => (
+            "whole numbers from 2^63, which 64 bits with a sign do not hold".to_owned(),
+            "texts of their digits",
+        ),
+        _ => return None,
+    };
+    let help = match kind {
+        TypeKind::Time(unit) => match unit.time_unit() {
+            Some(unit) => format!(
+                "where a feature or label takes it with `time`, give it time_unit = {:?}; without, a job takes the numbers for seconds",
+                unit.name()
+            ),
+            None => {
+                "no time_unit of a job is days: read the input itself where a feature takes the column with `time`".to_owned()
+            }
+        },
+        TypeKind::Duration(_) => "say the unit where the numbers are read".to_owned(),
+        _ => "a job reads the same from both; parquet keeps the type for other programs".to_owned(),
+    };
+    Some(OtherType {
+        holds,
+        becomes,
+        help,
+    })
+}
+
+impl OtherType {
+    /// Tells that the values are written to a format in another way.
+    pub(crate) fn told(self, column: &str, to: &str) -> Diagnostic {
+        let Self {
+            holds,
+            becomes,
+            help,
+        } = self;
+        let message = format!("{column} holds {holds}, and is written to {to} as {becomes}");
+        Diagnostic::warning(Code::E4005, message).help(help)
+    }
 }
 
 /// The types of the lists of a TFRecord's columns: each record says for itself which it has.

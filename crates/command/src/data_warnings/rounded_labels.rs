@@ -1,12 +1,12 @@
-//! Labels and weights that are other numbers in training than in the files: rounded to 32 bits, or times in a unit that only the
-//! files say.
+//! Labels and weights that are other numbers in training than in the files: rounded to 32 bits, or times and durations in a unit that
+//! only the files say.
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{ColumnProfile, Profile};
+use trainyard_input::{ColumnProfile, Profile, TypeKind};
 use trainyard_run_config::Job;
 
 use super::idle_numbers::step_at;
-use super::{unit_named, warning};
+use super::warning;
 
 /// Part of the deviation of labels that no model finds.
 const PART_OF_DEVIATION: f64 = 1e-4;
@@ -43,17 +43,28 @@ pub(super) fn look_at_rounding(column: &ColumnProfile) -> Option<Diagnostic> {
     ))
 }
 
-/// Warns about labels and weights that a format knows as times.
+/// Warns about labels and weights that a format knows as times or durations.
 pub(super) fn look_for_times(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
     let labels = job.labels().into_iter();
     let labels = labels.map(|(label, _)| ("label", label.column.as_str()));
     let weight = job.input.weight_column.as_deref();
     let columns = labels.chain(weight.map(|name| ("weight", name)));
     let told = columns.filter_map(|(what, name)| {
-        let unit = unit_named(*profile.times.get(name)?);
+        let kind = *profile.times.get(name)?;
+        let help = match kind {
+            TypeKind::Duration(_) => {
+                "metrics and predictions are numbers of that unit: write the durations as plain numbers of the unit that is meant, or name another column"
+            }
+            _ => {
+                "write a number into the files that says what is meant, as the days since a date; or name another column"
+            }
+        };
         Some(warning(
-            format!("the {what} `{name}` holds times{unit}, which are taken for plain numbers of 32 bits"),
-            "write a number into the files that says what is meant, as the days since a date; or name another column",
+            format!(
+                "the {what} `{name}` holds {}, which are taken for plain numbers of 32 bits",
+                kind.clock()?
+            ),
+            help,
         ))
     });
     told.collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Cell, Decimal, NumberStyle, Profile, TimeUnit, Value};
+use trainyard_input::{Cell, Decimal, NumberStyle, Profile, Ticks, TypeKind, Value};
 use trainyard_run_config::{HeadKind, Job, Update};
 
 use super::{look, look_at_labels_of_evaluation, look_at_length, look_for_unknown_values};
@@ -97,7 +97,9 @@ fn times_of_a_format_have_a_unit_of_their_own_and_its_plain_numbers_have_none() 
             .any(|one| one.render().contains("far from today"))
     };
     assert!(is_told(&found), "whole numbers");
-    found.times.insert("at".to_owned(), None);
+    found
+        .times
+        .insert("at".to_owned(), TypeKind::Time(Ticks::Days));
     assert!(!is_told(&found), "times");
 }
 
@@ -109,12 +111,12 @@ fn a_unit_of_the_files_that_requests_do_not_have_is_told() {
         ("y", &["0", "1"]),
     ]);
     let told = |feature: &str, unit, found: &mut Profile| {
-        found.times.insert("at".to_owned(), unit);
+        found.times.insert("at".to_owned(), TypeKind::Time(unit));
         let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
         let warnings = look(&job, found).warnings;
         warnings.iter().map(Diagnostic::render).collect::<String>()
     };
-    let text = told(feature, Some(TimeUnit::Milliseconds), &mut found);
+    let text = told(feature, Ticks::Milliseconds, &mut found);
     for part in [
         "in milliseconds in the files",
         "numbers in seconds",
@@ -124,9 +126,9 @@ fn a_unit_of_the_files_that_requests_do_not_have_is_told() {
     }
     let right = format!("{feature}\ntime_unit = \"milliseconds\"");
     for (feature, unit) in [
-        (right.as_str(), Some(TimeUnit::Milliseconds)),
-        (feature, Some(TimeUnit::Seconds)),
-        (feature, None),
+        (right.as_str(), Ticks::Milliseconds),
+        (feature, Ticks::Seconds),
+        (feature, Ticks::Days),
     ] {
         let text = told(feature, unit, &mut found);
         assert!(!text.contains("requests"), "{text}");
@@ -429,13 +431,77 @@ fn labels_whose_rounding_to_32_bits_counts_are_warned_of() {
 }
 
 #[test]
-fn labels_and_weights_that_are_times_are_warned_of() {
+fn weights_that_32_bits_have_as_0_are_told_with_their_value() {
+    let label = "{ column = \"y\" }\nweight_column = \"w\"";
+    let job = job(label, "linear_classifier", &[NUMBER]);
+    for (weight, is_told) in [
+        ("1e-46", true),
+        ("-1e-60", true),
+        ("1e-40", false),
+        ("0", false),
+        ("1e-45", false),
+    ] {
+        let profile = profile(&[
+            ("y", &["0", "1"]),
+            ("x", &["1", "2"]),
+            ("w", &["1", weight]),
+        ]);
+        let found = look(&job, &profile).warnings;
+        let evaluated = look_at_labels_of_evaluation(&job, &profile).warnings;
+        let all = found.iter().chain(&evaluated);
+        let told: Vec<&str> = all.map(|one| one.message.as_str()).collect();
+        let told: Vec<_> = told
+            .iter()
+            .filter(|told| told.contains("no 0 in the files"))
+            .collect();
+        assert_eq!(
+            told.len(),
+            if is_told { 2 } else { 0 },
+            "{weight}: {told:?}"
+        );
+        for told in told {
+            assert!(
+                told.contains(weight) && told.contains("50 of 100 records"),
+                "{told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn durations_are_plain_numbers_of_a_feature_and_no_times_since_1970() {
+    let plain = "column = \"at\"\nkind = \"numeric\"";
+    let timed = format!("{plain}\ntime = \"hour\"");
+    let mut found = profile(&[("at", &["5", "70"]), ("y", &["0", "1"])]);
+    let kind = TypeKind::Duration(Ticks::Milliseconds);
+    found.times.insert("at".to_owned(), kind);
+    for (feature, expected) in [
+        (plain, None),
+        (
+            &timed,
+            Some(
+                "durations in milliseconds, and `time` takes their numbers for seconds since 1970",
+            ),
+        ),
+    ] {
+        let job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
+        let warnings = look(&job, &found).warnings;
+        let text: String = warnings.iter().map(Diagnostic::render).collect();
+        match expected {
+            Some(expected) => assert!(text.contains(expected), "{text}"),
+            None => assert!(!text.contains("`at` holds"), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn labels_and_weights_that_are_times_or_durations_are_warned_of() {
     let label = "{ column = \"y\" }\nweight_column = \"w\"";
     let job = job(label, "linear_regressor", &[NUMBER]);
     let mut profile = profile(&[("y", &["5", "9"]), ("x", &["1", "2"]), ("w", &["1", "3"])]);
     let times = [
-        ("y".to_owned(), Some(TimeUnit::Milliseconds)),
-        ("w".to_owned(), None),
+        ("y".to_owned(), TypeKind::Time(Ticks::Milliseconds)),
+        ("w".to_owned(), TypeKind::Duration(Ticks::Seconds)),
     ];
     profile.times.extend(times);
     let told: Vec<String> = look(&job, &profile)
@@ -445,7 +511,7 @@ fn labels_and_weights_that_are_times_are_warned_of() {
         .collect();
     let expected = [
         "the label `y` holds times in milliseconds, which are taken for plain numbers of 32 bits",
-        "the weight `w` holds times in days, which are taken for plain numbers of 32 bits",
+        "the weight `w` holds durations in seconds, which are taken for plain numbers of 32 bits",
     ];
     assert_eq!(told, expected);
 }
@@ -739,23 +805,18 @@ fn numbers_that_are_no_times_since_1970_are_told_where_a_feature_takes_them_for_
 #[test]
 fn a_part_that_the_times_of_a_file_do_not_have_is_told() {
     for (part, unit, numbers, told_of) in [
-        ("hour", None, ["20000", "20001"], Some("holds dates")),
-        ("weekday", None, ["20000", "20001"], None),
+        ("hour", Ticks::Days, ["20000", "20001"], Some("holds dates")),
+        ("weekday", Ticks::Days, ["20000", "20001"], None),
         (
             "weekday",
-            Some(TimeUnit::Milliseconds),
+            Ticks::Milliseconds,
             ["0", "86399999"],
             Some("the number 3"),
         ),
-        (
-            "hour",
-            Some(TimeUnit::Milliseconds),
-            ["0", "86399999"],
-            None,
-        ),
+        ("hour", Ticks::Milliseconds, ["0", "86399999"], None),
     ] {
         let mut found = profile(&[("at", &numbers), ("y", &["0", "1"])]);
-        found.times.insert("at".to_owned(), unit);
+        found.times.insert("at".to_owned(), TypeKind::Time(unit));
         let feature = format!(
             "column = \"at\"\nkind = \"numeric\"\ntime = \"{part}\"\ntime_unit = \"milliseconds\""
         );

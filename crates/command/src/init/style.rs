@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use trainyard_input::{ColumnProfile, Decimal, NumberStyle, Profile, plain_number};
 
+use crate::missing_words::MISSING_WORDS;
+
 /// Delimiters that are tried, the most usual first.
 const DELIMITERS: [u8; 8] = [b',', b'\t', b';', b'|', b'^', b'~', 1, b' '];
 
@@ -13,41 +15,6 @@ const ALIKE_SHARE_MIN: f64 = 0.9;
 
 /// Units of numbers that are known.
 pub(super) const UNITS: [&str; 8] = ["%", "$", "€", "£", "¥", "₹", "₩", "₽"];
-
-/// Words that stand for a missing number: those of pandas, a few of databases, and infinities, which no model can use.
-const MISSING_WORDS: [&str; 31] = [
-    "NaN",
-    "nan",
-    "-NaN",
-    "-nan",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "#NA",
-    "<NA>",
-    "NULL",
-    "Null",
-    "null",
-    "None",
-    "none",
-    "nil",
-    "\\N",
-    "?",
-    "-",
-    ".",
-    "missing",
-    "#DIV/0!",
-    "inf",
-    "-inf",
-    "Inf",
-    "-Inf",
-    "INF",
-    "-INF",
-    "Infinity",
-    "-Infinity",
-    "+inf",
-];
 
 /// Division of lines into fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{
-    Cell, ColumnKind, ColumnLayout, Format, Kept, Layout, Options, TableReader, TableWriter, Value,
+    Cell, ColumnKind, ColumnLayout, Format, Kept, Layout, Options, TableReader, TableWriter,
+    TypeKind, Value,
 };
 use trainyard_model::Prediction;
 use trainyard_predictor::Predicted;
 
 use super::{ERROR, WAITING_MAX, none_is_readable, nonfinite, written_keys};
-use crate::convert::{TypedLists, unwritten};
+use crate::convert::{TypedLists, Written, other_type, unwritten};
 
 /// A table of predictions. Its file appears when it is whole.
 pub(super) struct Table {
     path: PathBuf,
     format: Format,
-    /// Kept columns whose cells come with the predictions.
+    /// Kept columns whose cells come with the predictions. One without values has no kind.
     kept: Vec<ColumnLayout>,
     /// Kept columns that are copied from the input.
     copied: Option<Kept>,
@@ -55,6 +56,17 @@ impl Table {
         })
     }
 
+    /// Tells the kept columns whose values the file says in another way, given what they are in the input.
+    pub(super) fn told_of_types(&self, kinds: &[TypeKind]) -> Vec<Diagnostic> {
+        let columns = self.kept.iter().zip(kinds);
+        let told = columns.filter_map(|(column, kind)| {
+            let other = other_type(*kind, Written::Typed(column.kind?))?;
+            let name = format!("--keep {}: the column", column.name);
+            Some(other.told(&name, self.format.name()))
+        });
+        told.collect()
+    }
+
     pub(super) fn add(&mut self, predicted: &Predicted) -> Result<(), Diagnostic> {
         if self.writer.is_none() {
             match &predicted.outcome {
@@ -81,7 +93,11 @@ impl Table {
     fn begin(&mut self, columns: Vec<ColumnLayout>) -> Result<(), Diagnostic> {
         self.columns = columns.len();
         let error = column(ERROR, ColumnKind::Text, false);
-        let all = self.kept.iter().cloned().chain(columns).chain([error]);
+        let kept = self.kept.iter().map(|column| ColumnLayout {
+            kind: column.kind.or(Some(ColumnKind::Text)),
+            ..column.clone()
+        });
+        let all = kept.chain(columns).chain([error]);
         let layout = Layout {
             columns: all.collect(),
         };
@@ -167,14 +183,16 @@ fn cell(values: &Prediction) -> Cell {
     }
 }
 
-/// Returns the kept columns with their types, which formats with types have; texts stay texts.
+/// Returns the kept columns with their types, which formats with types have; texts stay texts. A column of such a format without values
+/// has no type.
 fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diagnostic> {
     let is_text = matches!(input.format, Format::Csv | Format::Tsv);
-    let mut columns: Vec<ColumnLayout> = kept
-        .iter()
-        .map(|name| column(name, ColumnKind::Int, false))
-        .collect();
-    let mut have_values = vec![false; kept.len()];
+    let column = |name: &String| ColumnLayout {
+        name: name.clone(),
+        kind: is_text.then_some(ColumnKind::Text),
+        list: false,
+    };
+    let mut columns: Vec<ColumnLayout> = kept.iter().map(column).collect();
     let mut row = Vec::new();
     let mut lists = TypedLists::default();
     let mut reader = TableReader::new(
@@ -194,7 +212,7 @@ fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diag
         if input.format == Format::TfRecord {
             lists.see(&reader, &row, |name, _| kept.contains(name))?;
         }
-        for (place, column) in columns.iter_mut().enumerate() {
+        for column in &mut columns {
             let found = reader
                 .columns()
                 .iter()
@@ -203,15 +221,9 @@ fn layout_of(kept: &[String], input: &Options) -> Result<Vec<ColumnLayout>, Diag
                 continue;
             };
             column.list |= cell.list || cell.values.len() > 1;
-            have_values[place] |= !cell.values.is_empty();
             column.kind = column
                 .kind
                 .max(cell.values.iter().filter_map(Value::kind).max());
-        }
-    }
-    for (column, has_values) in columns.iter_mut().zip(have_values) {
-        if !has_values {
-            column.kind = Some(ColumnKind::Text);
         }
     }
     Ok(columns)

@@ -3,13 +3,15 @@
 #[cfg(not(feature = "parquet"))]
 mod absent;
 #[cfg(feature = "parquet")]
+mod arrow_message;
+#[cfg(feature = "parquet")]
+mod arrow_schema;
+#[cfg(feature = "parquet")]
 mod column;
 #[cfg(feature = "parquet")]
 mod column_type;
 #[cfg(feature = "parquet")]
 mod copy;
-#[cfg(feature = "parquet")]
-mod durations;
 #[cfg(feature = "parquet")]
 mod kept;
 #[cfg(feature = "parquet")]
@@ -107,6 +109,7 @@ fn table_cells<'a>(
                     target.values.push(value(next()?).unwrap_or(Value::Missing));
                 }
             }
+            Cell::Missing => target.list = false,
             Cell::Float(number) if number.is_nan() => {}
             one => target.values.extend(value(one)),
         }

@@ -14,7 +14,8 @@ use super::lines::{LineSyntax, Lines, QuoteSyntax};
 use crate::encoding::utf8;
 use crate::record::Content;
 use crate::record_format::{
-    FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow, Target,
+    Blanks, FileColumns, FileRecords, InputFile, RecordFormat, RecordParser, RowWriter, TableRow,
+    Target,
 };
 use crate::record_unit::RecordUnit;
 use crate::{Error, Options, Schema, Value};
@@ -105,8 +106,9 @@ impl RecordFormat for Delimited {
         let style = &row.options.text;
         let record = utf8(style.encoding, content.as_bytes())?;
         let trim = row.options.trim;
+        let drops = trim && row.blanks == Blanks::AsInJob;
         self.with(style.delimiter).fields(&record, trim, |field| {
-            let field = if trim { field.trim_ascii() } else { field };
+            let field = if drops { field.trim_ascii() } else { field };
             let place = row.places.get(count);
             if let Some(cell) = place.and_then(|place| row.cells.get_mut(*place))
                 && !field.is_empty()

@@ -3,7 +3,6 @@
 
 mod distinct;
 mod sample;
-mod times;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use sample::Sample;
 use crate::layout::{float, kind, text};
 use crate::missing::{Missing, MissingValues};
 use crate::{
-    BadRow, Cell, ColumnKind, FieldKind, MissingTexts, NumberStyle, TimeUnit, Value, plain_number,
+    BadRow, Cell, ColumnKind, FieldKind, MissingTexts, NumberStyle, TypeKind, Value, plain_number,
 };
 
 /// Most distinct values of a column that are counted individually. The first distinct values are counted.
@@ -322,9 +321,9 @@ pub struct Profile {
     pub first_bad: Option<BadRow>,
     /// Columns without a value in a whole file, and with some in others.
     pub absent: Vec<Absent>,
-    /// Columns whose values are times of the format, with the unit of the first file; absent = days.
-    pub times: BTreeMap<String, Option<TimeUnit>>,
-    /// What is told of columns whose numbers are times of one unit in one file, and times of another or plain numbers in another.
+    /// Columns whose values are times or durations of the format, with those of the first file.
+    pub times: BTreeMap<String, TypeKind>,
+    /// What is told of columns whose numbers are times or durations in one file, and others or plain numbers in another.
     pub mixed_times: Vec<String>,
     missing: MissingValues,
     style: NumberStyle,

@@ -136,10 +136,19 @@ fn files_of_the_same_types_become_one_and_a_part_of_a_file_may_be_left_out() {
 
 /// Writes a file with one column, `x`, of a type in the words of the format. Each row has one value.
 fn write_column(path: &Path, kind: &str, numbers: &[i64]) {
+    let cells: Vec<Option<i64>> = numbers.iter().copied().map(Some).collect();
+    write_cells(path, kind, &cells);
+}
+
+/// Writes a file of one column, some of whose rows have no value.
+fn write_cells(path: &Path, kind: &str, cells: &[Option<i64>]) {
     let schema = parse_message_type(&format!("message schema {{ {kind} }}")).expect("a type");
     let levels = SchemaDescriptor::new(Arc::new(schema.clone())).column(0);
-    let definitions = vec![levels.max_def_level(); numbers.len()];
-    let repetitions = vec![0; numbers.len()];
+    let level = |cell: &Option<i64>| cell.map_or(0, |_| levels.max_def_level());
+    let definitions: Vec<i16> = cells.iter().map(level).collect();
+    let repetitions = vec![0; cells.len()];
+    let numbers: Vec<i64> = cells.iter().copied().flatten().collect();
+    let numbers = numbers.as_slice();
     let file = File::create(path).expect("created");
     let mut writer =
         SerializedFileWriter::new(file, Arc::new(schema), Default::default()).expect("a writer");
@@ -405,20 +414,193 @@ fn durations_of_two_units_are_no_one_column_though_the_files_hold_plain_numbers(
     );
     assert_eq!(types(&out), types(&seconds));
     let found = column_types(&[testdata("arrow_types.parquet")], None).expect("types");
-    let durations = found.iter().filter_map(|column| match &column.kind {
-        TypeKind::Duration(unit) => Some((column.name.as_str(), unit.as_str())),
+    let durations = found.iter().filter_map(|column| match column.kind {
+        TypeKind::Duration(unit) => Some((column.name.as_str(), unit)),
         _ => None,
     });
     assert_eq!(
         durations.collect::<Vec<_>>(),
         [
-            ("d_list", "ms"),
-            ("d_ms", "ms"),
-            ("d_ns", "ns"),
-            ("d_s", "s"),
-            ("d_us", "us"),
-            ("s.d", "us"),
+            ("d_list", Ticks::Milliseconds),
+            ("d_ms", Ticks::Milliseconds),
+            ("d_ns", Ticks::Nanoseconds),
+            ("d_s", Ticks::Seconds),
+            ("d_us", Ticks::Microseconds),
+            ("s.d", Ticks::Microseconds),
         ]
+    );
+}
+
+/// Returns what a file says of its columns, with the types of Arrow in the names that a refusal has.
+fn kinds(path: &Path) -> Vec<(String, TypeKind)> {
+    let types = column_types(&[path.to_owned()], None).expect("types");
+    let types = types.into_iter();
+    types.map(|column| (column.name, column.kind)).collect()
+}
+
+#[test]
+fn types_of_arrow_that_parquet_does_not_have_are_no_plain_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.parquet");
+    let plain = folder.path().join("plain.parquet");
+    let json = folder.path().join("json.parquet");
+    write_column(&json, "optional binary x (JSON);", &[1]);
+    let utc = "optional int64 x (TIMESTAMP(MICROS,true));";
+    for (file, named, other, other_named) in [
+        (
+            testdata("bool8.parquet"),
+            "extension<arrow.bool8>",
+            "optional int32 x (INT_8);",
+            "int8",
+        ),
+        (
+            testdata("zone_berlin.parquet"),
+            "timestamp[us, tz=Europe/Berlin]",
+            utc,
+            "timestamp[us, tz=UTC]",
+        ),
+        (json, "json", "optional binary x (UTF8);", "string"),
+    ] {
+        write_column(&plain, other, &[1]);
+        for files in [[&file, &plain], [&plain, &file]] {
+            let files = files.map(Clone::clone);
+            let told = copy_rows(&files, &out).expect_err("two types").to_string();
+            let kept = Kept {
+                files: files.to_vec(),
+                columns: vec!["x".to_owned()],
+            };
+            let layout = Layout::default();
+            let kept = TableWriter::create_with_kept(&out, layout, &kept).expect_err("two types");
+            for told in [told, kept.to_string()] {
+                for part in ["`x`", named, other_named] {
+                    assert!(told.contains(part), "{part}: {told}");
+                }
+            }
+        }
+        assert!(copy_rows(&[file.clone(), file], &out).is_ok());
+    }
+    // The numbers of two zones are the same times.
+    write_column(&plain, utc, &[1]);
+    let zones = [testdata("zone_berlin.parquet"), plain];
+    assert!(column_types(&zones, None).is_ok());
+}
+
+#[test]
+fn kept_columns_keep_what_arrow_alone_says_of_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kept.parquet");
+    let file = testdata("arrow_extras.parquet");
+    let expected = kinds(&file);
+    let columns: Vec<String> = expected.iter().map(|(name, _)| name.clone()).collect();
+    let layout = |names: &[&str]| Layout {
+        columns: [ColumnKind::Int, ColumnKind::Float, ColumnKind::Text]
+            .into_iter()
+            .zip(names)
+            .flat_map(|(kind, name)| {
+                [false, true].map(|list| ColumnLayout {
+                    name: format!("{name}{list}"),
+                    kind: Some(kind),
+                    list,
+                })
+            })
+            .collect(),
+    };
+    let kept = Kept {
+        files: vec![file.clone()],
+        columns: columns.clone(),
+    };
+    let mut writer = TableWriter::create_with_kept(&path, layout(&["i", "f", "t"]), &kept)
+        .expect("the file is created");
+    for _ in 0..3 {
+        writer.write(&[]).expect("written");
+    }
+    writer.finish().expect("finished");
+    let found = kinds(&path);
+    let of_input = |(name, _): &&(String, TypeKind)| columns.contains(name);
+    let found: Vec<_> = found.iter().filter(of_input).cloned().collect();
+    assert_eq!(found, expected);
+    // A refusal names the whole types.
+    for (column, named) in [
+        ("d", "duration[ms]"),
+        ("l", "list<duration[us]>"),
+        ("z", "timestamp[us, tz=Europe/Berlin]"),
+        ("b", "extension<arrow.bool8>"),
+        ("f", "fixed_size_list<float>[2]"),
+        ("s.d", "duration[s]"),
+    ] {
+        let other = folder.path().join("other.parquet");
+        write_column(&other, &format!("optional boolean {column};"), &[1]);
+        let names = [column.to_owned()];
+        let told = column_types(&[path.clone(), other], Some(&names)).expect_err("two types");
+        assert!(told.to_string().contains(named), "{named}: {told}");
+    }
+}
+
+#[test]
+fn merged_columns_keep_what_arrow_alone_says_of_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, other) = (
+        folder.path().join("out.parquet"),
+        folder.path().join("other.parquet"),
+    );
+    // Of `x` and `l`, neither file has the type of the result.
+    let files = ["extras_int8.parquet", "extras_uint16.parquet"].map(testdata);
+    copy_rows(&files, &out).expect("one file");
+    let of_file = kinds(&files[0]);
+    assert_eq!(kinds(&out), of_file);
+    for (column, named) in [
+        ("x", "int64"),
+        ("b", "extension<arrow.bool8>"),
+        ("d", "duration[ms]"),
+        ("z", "timestamp[us, tz=Europe/Berlin]"),
+        ("l", "list<double>"),
+    ] {
+        write_column(&other, &format!("optional boolean {column};"), &[1]);
+        let names = [column.to_owned()];
+        let told = column_types(&[out.clone(), other.clone()], Some(&names));
+        let told = told.expect_err("two types").to_string();
+        assert!(told.contains(named), "{named}: {told}");
+    }
+}
+
+#[test]
+fn a_column_without_a_type_goes_with_lists_and_with_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (none, typed, out) = (
+        folder.path().join("none.parquet"),
+        folder.path().join("typed.parquet"),
+        folder.path().join("out.parquet"),
+    );
+    let list = "optional group x (LIST) { repeated group list { optional int64 element; } }";
+    for column in [list, "optional int64 x;", "optional binary x (UTF8);"] {
+        write_cells(&none, "optional int32 x (UNKNOWN);", &[None, None]);
+        write_cells(&typed, column, &[None, Some(5)]);
+        for files in [[&none, &typed], [&typed, &none]] {
+            let files = files.map(Clone::clone);
+            assert_eq!(copy_rows(&files, &out).expect("one column"), (4, 1));
+            let values = values_of(&out, "x");
+            let is_null = |value: &&String| *value == "Null";
+            assert_eq!(values.iter().filter(is_null).count(), 3, "{values:?}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_list_is_no_absent_one() {
+    let file = testdata("arrow_extras.parquet");
+    let mut reader = TableReader::new(vec![file.clone()], Format::Parquet, None, None);
+    let mut row = Vec::new();
+    let mut found = Vec::new();
+    while reader.read(&mut row).expect("read") {
+        let place = reader.columns().iter().position(|name| name == "l");
+        let place = place.expect("the column");
+        let mut is_empty = false;
+        reader.empty_lists(|column| is_empty |= column == place);
+        found.push((row[place].list, row[place].values.len(), is_empty));
+    }
+    assert_eq!(
+        found,
+        [(true, 2, false), (true, 0, true), (false, 0, false)]
     );
 }
 

@@ -70,6 +70,43 @@ fn every_record_is_told_of_in_order_and_good_ones_are_in_the_batch_whatever_its_
 }
 
 #[test]
+fn kept_texts_are_those_of_the_file_with_their_blanks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.csv");
+    for end in ["\n", "\r\n"] {
+        let lines = [
+            "x, k ,l",
+            "1,\" a\",b ",
+            "2, \"c \" ,\"d\"",
+            "3, e,  ",
+            "\" 4 \",f,\"\tg\"",
+            "",
+        ];
+        std::fs::write(&path, lines.join(end)).expect("written");
+        let options = Options {
+            batch_size: 9,
+            trim: true,
+            ..Options::new(vec![path.clone()], Format::Csv)
+        };
+        let kept = ["k", "l"].map(str::to_owned).to_vec();
+        let mut scan = Scan::open(options, schema(), kept).expect("the file is there");
+        let (mut batch, mut records) = (Batch::default(), Vec::new());
+        assert!(scan.read(&mut batch, &mut records).expect("read"));
+        let Cells::Float(values) = &batch.columns[0].cells else {
+            panic!("floats")
+        };
+        assert_eq!(values[..], [1.0, 2.0, 3.0, 4.0]);
+        let text = |cell: &Cell| match &cell.values[..] {
+            [Value::Text(text)] => String::from_utf8_lossy(text).into_owned(),
+            other => format!("{other:?}"),
+        };
+        let texts = records.iter().flat_map(|one| one.kept.iter().map(text));
+        let expected = [" a", "b ", "c ", "d", " e", "  ", "f", "\tg"];
+        assert_eq!(texts.collect::<Vec<_>>(), expected, "{end:?}");
+    }
+}
+
+#[test]
 fn a_kept_column_that_no_file_has_is_named_before_anything_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options::new(files(&folder), Format::Csv);

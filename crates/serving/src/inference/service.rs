@@ -495,7 +495,7 @@ mod tests {
                 "FP64",
                 "1e99",
                 double(1e99),
-                "is not a finite number",
+                "is beyond the floats of 32 bits",
             ),
             (
                 FieldKind::FLOAT,

@@ -9,12 +9,13 @@ use parquet::data_type::{ByteArray, DataType, FixedLenByteArray, Int96};
 use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use super::arrow_schema::{ArrowColumn, ArrowColumns};
 use super::column_type::{arrow_name, arrow_path, arrow_type, is_in_list};
 use crate::column_names::{Place, places};
 use crate::columnar::{Arity, Texts, ValueColumn, Values as Decoded};
 use crate::error::ONE_VALUE;
 use crate::row::Ticks;
-use crate::{FieldKind, Schema};
+use crate::{FieldKind, Schema, TypeKind};
 
 /// Most bytes of a decimal of fixed length: those of 76 digits, the most that writers have.
 const DECIMAL_BYTES_MAX: i32 = 32;
@@ -67,6 +68,8 @@ pub(super) struct ParquetColumn {
     pub(super) leaf: usize,
     /// Type of the values; absent = the values cannot be used.
     pub(super) values: Option<Values>,
+    /// What the values are for other formats.
+    pub(super) kind: TypeKind,
     /// A row holds several values.
     pub(super) list: bool,
     /// Definition level of a value that is present.
@@ -91,8 +94,8 @@ impl ParquetColumn {
     }
 }
 
-/// Returns the columns of a file.
-pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
+/// Returns the columns of a file, of which Arrow may say more.
+pub(super) fn columns(schema: &SchemaDescriptor, arrow: &ArrowColumns) -> Vec<ParquetColumn> {
     let leaves = schema.columns();
     let root = |leaf: &ColumnDescriptor| leaf.path().parts().first().cloned().unwrap_or_default();
     let mut leaves_of_roots = HashMap::<String, usize>::new();
@@ -103,16 +106,19 @@ pub(super) fn columns(schema: &SchemaDescriptor) -> Vec<ParquetColumn> {
         let alone = leaves_of_roots.get(&root(leaf)) == Some(&1);
         let list = leaf.max_rep_level() > 0;
         let readable = leaf.max_rep_level() == 0 || leaf.max_rep_level() == 1 && alone;
-        let name = if list && alone && !is_in_list(schema, leaf) {
-            root(leaf)
-        } else {
-            arrow_path(schema, leaf)
-        };
-        let inner = arrow_name(leaf.self_type(), None);
+        let path = arrow_path(schema, leaf);
+        let arrow = arrow.get(&path);
+        let inner = arrow_name(leaf.self_type(), arrow);
+        let values = values(leaf).filter(|_| readable);
         ParquetColumn {
-            name,
+            name: if list && alone && !is_in_list(schema, leaf) {
+                root(leaf)
+            } else {
+                path
+            },
             leaf: place,
-            values: values(leaf).filter(|_| readable),
+            kind: values.map_or(TypeKind::Other, |values| kind(leaf, values, arrow)),
+            values,
             list,
             defined: leaf.max_def_level(),
             listed: listed_level(schema, leaf),
@@ -149,9 +155,25 @@ fn listed_level(schema: &SchemaDescriptor, leaf: &ColumnDescriptor) -> i16 {
     0
 }
 
+/// Returns what the values of a leaf are for other formats.
+fn kind(leaf: &ColumnDescriptor, values: Values, arrow: Option<&ArrowColumn>) -> TypeKind {
+    let duration = arrow.and_then(|arrow| arrow.duration);
+    match values {
+        Values::Time(unit) => TypeKind::Time(unit),
+        Values::Unsigned64 => TypeKind::Unsigned64,
+        _ if leaf.physical_type() == Physical::BOOLEAN => TypeKind::Boolean,
+        _ if is_decimal(leaf) => TypeKind::Decimal,
+        _ => duration.map_or(TypeKind::Other, TypeKind::Duration),
+    }
+}
+
+fn is_decimal(leaf: &ColumnDescriptor) -> bool {
+    leaf.converted_type() == ConvertedType::DECIMAL
+        || matches!(leaf.logical_type_ref(), Some(LogicalType::Decimal { .. }))
+}
+
 fn values(leaf: &ColumnDescriptor) -> Option<Values> {
-    let decimal = leaf.converted_type() == ConvertedType::DECIMAL
-        || matches!(leaf.logical_type_ref(), Some(LogicalType::Decimal { .. }));
+    let decimal = is_decimal(leaf);
     let unsigned = match (leaf.logical_type_ref(), leaf.converted_type()) {
         (Some(LogicalType::Integer(kind)), _) => !kind.is_signed,
         (_, converted) => matches!(converted, ConvertedType::UINT_32 | ConvertedType::UINT_64),
@@ -447,12 +469,28 @@ impl ColumnCursor {
                 format!("column `{column}` has {given} values, and levels of {named} values");
             return Err(ParquetError::General(message));
         }
+        let absent = self.absent_lists();
         let values = self.values();
         Ok(match (begins, gaps) {
             (None, _) => ValueColumn::full(values),
-            (Some(begins), None) => ValueColumn::ragged(self.column.arity(), values, begins),
-            (Some(begins), Some(gaps)) => ValueColumn::with_gaps(values, begins, gaps),
+            (Some(begins), None) => {
+                ValueColumn::ragged(self.column.arity(), values, begins).without_lists(absent)
+            }
+            (Some(begins), Some(gaps)) => {
+                ValueColumn::with_gaps(values, begins, gaps).without_lists(absent)
+            }
         })
+    }
+
+    /// Returns for each row whether it has no list, if there is such a row. An empty list has one level less than a place in a list.
+    fn absent_lists(&self) -> Option<Vec<bool>> {
+        let is_absent = |level: &i16| *level < self.column.listed - 1;
+        if !self.column.list || !self.definitions.iter().any(is_absent) {
+            return None;
+        }
+        let levels = self.definitions.iter().zip(&self.repetitions);
+        let rows = levels.filter(|(_, repetition)| **repetition == 0);
+        Some(rows.map(|(level, _)| is_absent(level)).collect())
     }
 
     /// Returns whether each row has a value.

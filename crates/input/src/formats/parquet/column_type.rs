@@ -5,6 +5,9 @@ use std::sync::Arc;
 use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 
+use super::arrow_schema::ArrowColumn;
+use crate::row::Ticks;
+
 /// What a value of a column is, as far as files that become one must agree on it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Class {
@@ -19,8 +22,8 @@ pub(super) enum Class {
 }
 
 impl Class {
-    pub(super) fn of(leaf: &ColumnDescriptor, duration: Option<&str>) -> Self {
-        let name = arrow_name(leaf.self_type(), duration);
+    /// Returns the class of values of a type, by its name.
+    pub(super) fn of(name: String) -> Self {
         match name.as_str() {
             "null" => Self::Untyped,
             "int8" | "int16" | "int32" | "int64" | "uint8" | "uint16" | "uint32" => Self::Whole,
@@ -30,19 +33,35 @@ impl Class {
     }
 }
 
-/// Returns the name that Arrow gives to the type of a leaf, without the lists around it. `duration` is the unit of a column of durations.
-pub(super) fn arrow_name(leaf: &Type, duration: Option<&str>) -> String {
-    if let Some(unit) = duration {
-        return format!("duration[{unit}]");
-    }
+/// Returns the name that Arrow gives to the type of a leaf, without the lists around it.
+pub(super) fn arrow_name(leaf: &Type, arrow: Option<&ArrowColumn>) -> String {
     let info = leaf.get_basic_info();
-    if let Some(logical) = info.logical_type_ref()
+    let logical = info.logical_type_ref();
+    // Parquet itself has these two extension types.
+    let is_known = matches!(logical, Some(LogicalType::Json | LogicalType::Uuid));
+    let extension = arrow.and_then(|arrow| arrow.extension.as_ref());
+    if let Some(name) = extension.filter(|_| !is_known) {
+        return format!("extension<{name}>");
+    }
+    if let Some(unit) = arrow.and_then(|arrow| arrow.duration) {
+        return format!("duration[{}]", short(unit));
+    }
+    if let (Some(LogicalType::Timestamp(time)), Some(zone)) =
+        (logical, arrow.and_then(|arrow| arrow.zone.as_ref()))
+    {
+        return format!("timestamp[{}, tz={zone}]", of_parquet(&time.unit));
+    }
+    if let Some(logical) = logical
         && let Some(name) = logical_name(leaf, logical)
     {
         return name;
     }
     let name = match info.converted_type() {
-        ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM => "string",
+        ConvertedType::UTF8 => "string",
+        ConvertedType::JSON => "json",
+        ConvertedType::BSON => "bson",
+        ConvertedType::ENUM => "enum",
+        ConvertedType::INTERVAL => "interval",
         ConvertedType::DECIMAL => return decimal_name(leaf),
         ConvertedType::DATE => "date32[day]",
         ConvertedType::TIME_MILLIS => "time32[ms]",
@@ -76,13 +95,14 @@ pub(super) fn arrow_name(leaf: &Type, duration: Option<&str>) -> String {
 }
 
 fn logical_name(leaf: &Type, logical: &LogicalType) -> Option<String> {
-    let unit = |unit: &TimeUnit| match unit {
-        TimeUnit::MILLIS => "ms",
-        TimeUnit::MICROS => "us",
-        TimeUnit::NANOS => "ns",
-    };
+    let unit = of_parquet;
     Some(match logical {
-        LogicalType::String | LogicalType::Enum | LogicalType::Json => "string".to_owned(),
+        LogicalType::String => "string".to_owned(),
+        LogicalType::Json => "json".to_owned(),
+        LogicalType::Bson => "bson".to_owned(),
+        LogicalType::Enum => "enum".to_owned(),
+        LogicalType::Geometry(_) => "geometry".to_owned(),
+        LogicalType::Geography(_) => "geography".to_owned(),
         LogicalType::Decimal { .. } => decimal_name(leaf),
         LogicalType::Date => "date32[day]".to_owned(),
         LogicalType::Time(time) => {
@@ -106,6 +126,25 @@ fn logical_name(leaf: &Type, logical: &LogicalType) -> Option<String> {
         LogicalType::Float16 => "halffloat".to_owned(),
         _ => return None,
     })
+}
+
+/// Returns Arrow's name of a unit.
+fn short(unit: Ticks) -> &'static str {
+    match unit {
+        Ticks::Days => "day",
+        Ticks::Seconds => "s",
+        Ticks::Milliseconds => "ms",
+        Ticks::Microseconds => "us",
+        Ticks::Nanoseconds => "ns",
+    }
+}
+
+fn of_parquet(unit: &TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::MILLIS => "ms",
+        TimeUnit::MICROS => "us",
+        TimeUnit::NANOS => "ns",
+    }
 }
 
 fn decimal_name(leaf: &Type) -> String {

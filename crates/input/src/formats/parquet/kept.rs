@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use parquet::basic::Repetition;
 use parquet::errors::{ParquetError, Result as Outcome};
+use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedColumnWriter;
 use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
+use super::arrow_message::{ArrowField, schema_text};
+use super::arrow_schema::{ARROW_SCHEMA, field_at};
 use super::column::{ColumnCursor, ONE_OR_LIST};
+use super::merged::shape;
 use super::raw::{Piece, RawFile, other_type, read_chosen, root_of};
-use crate::Error;
 use crate::column_names::{Place, places};
+use crate::{ColumnLayout, Error};
 
 /// A kept column.
 struct KeptColumn {
@@ -57,10 +61,13 @@ impl KeptColumns {
                 let here = field(other, *other_leaf).map_err(|error| other.broken(error))?;
                 let is_alike = here == first
                     && other.columns()[*other_leaf].list == is_list
-                    && other.duration(*other_leaf) == source.duration(leaf);
+                    && other.arrow(*other_leaf) == source.arrow(leaf);
                 if !is_alike {
-                    let found = other.type_name(*other_leaf);
-                    let known = source.type_name(leaf);
+                    let mut found = other.type_name(*other_leaf);
+                    let mut known = source.type_name(leaf);
+                    if found == known {
+                        (found, known) = (shape(&here), shape(&first));
+                    }
                     return Err(other_type(
                         name,
                         (other.path(), &found),
@@ -85,6 +92,34 @@ impl KeptColumns {
     pub(super) fn fields(&self) -> Vec<TypePtr> {
         let fields = self.columns.iter();
         fields.map(|column| column.field.clone()).collect()
+    }
+
+    /// Returns what the file must say of the kept columns beyond their fields, and of its other columns, if there is such a thing.
+    pub(super) fn metadata(&self, others: &[ColumnLayout]) -> Option<Vec<KeyValue>> {
+        let source = self.sources.first()?;
+        let leaves: Option<Vec<usize>> = self
+            .columns
+            .iter()
+            .map(|column| column.leaves.first().copied())
+            .collect();
+        let leaves = leaves?;
+        if leaves.iter().all(|leaf| source.arrow(*leaf).is_none()) {
+            return None;
+        }
+        let message = source.arrow_message()?;
+        let kept = self.columns.iter().zip(&leaves);
+        let kept = kept.map(|(column, leaf)| {
+            let name = column.field.name();
+            if column.is_list {
+                return Some(ArrowField::Whole(field_at(&message, name)?));
+            }
+            let field = field_at(&message, &source.arrow_path(*leaf))?;
+            Some(ArrowField::Named(name.to_owned(), field))
+        });
+        let mut fields: Vec<ArrowField<'_>> = kept.collect::<Option<_>>()?;
+        fields.extend(others.iter().map(ArrowField::Plain));
+        let text = schema_text(fields);
+        Some(vec![KeyValue::new(ARROW_SCHEMA.to_owned(), text)])
     }
 
     /// Writes the next rows of a column.

@@ -10,13 +10,14 @@ use parquet::errors::Result as Outcome;
 use parquet::file::metadata::KeyValue;
 use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
+use super::arrow_message::{ArrowField, schema_text};
+use super::arrow_schema::{ARROW_SCHEMA, field_at};
 use super::column::Buffer;
 use super::column_type::{Class, is_list_of_values};
-use super::durations::ARROW_SCHEMA;
 use super::kept::option_of;
-use super::raw::{Piece, RawFile, other_type};
+use super::raw::{Agreed, Piece, RawFile, other_type};
 use crate::Error;
-use crate::{ColumnType, TypeKind};
+use crate::{ColumnKind, ColumnLayout, ColumnType, TypeKind};
 
 /// Definition levels of a list of options: no list, an empty one, a place without a value, and a value.
 const LIST_LEVELS: [i16; 4] = [0, 1, 2, 3];
@@ -25,17 +26,27 @@ const LIST_LEVELS: [i16; 4] = [0, 1, 2, 3];
 const WHOLE_MAX: u64 = 1 << 53;
 
 /// Types of columns, by the names that jobs have for them, on which files must agree.
-#[derive(Default)]
-pub(super) struct Agreement(BTreeMap<String, Known>);
+pub(super) struct Agreement {
+    on: Agreed,
+    columns: BTreeMap<String, Known>,
+}
 
 struct Known {
     class: Class,
+    kind: TypeKind,
     list: bool,
     file: PathBuf,
     type_name: String,
 }
 
 impl Agreement {
+    fn new(on: Agreed) -> Self {
+        Self {
+            on,
+            columns: BTreeMap::new(),
+        }
+    }
+
     /// Adds a file. Of its columns, those count of which `counts` says so.
     ///
     /// # Errors
@@ -48,12 +59,13 @@ impl Agreement {
         let columns = file.columns().iter().enumerate();
         for (leaf, column) in columns.filter(|(_, column)| counts(&column.name)) {
             let here = Known {
-                class: file.class(leaf),
+                class: file.class(leaf, self.on),
+                kind: column.kind,
                 list: column.list,
                 file: file.path().to_owned(),
                 type_name: file.type_name(leaf),
             };
-            match self.0.get_mut(&column.name) {
+            match self.columns.get_mut(&column.name) {
                 Some(known) if known.class == Class::Untyped => *known = here,
                 Some(_) if here.class == Class::Untyped => {}
                 Some(known) if known.class == here.class && known.list == here.list => {}
@@ -68,7 +80,7 @@ impl Agreement {
                     return Err(other_type(&column.name, found, known));
                 }
                 None => {
-                    self.0.insert(column.name.clone(), here);
+                    self.columns.insert(column.name.clone(), here);
                 }
             }
         }
@@ -90,24 +102,13 @@ pub(crate) fn column_types(
     names: Option<&[String]>,
 ) -> Result<Vec<ColumnType>, Error> {
     let counts = |name: &String| names.is_none_or(|names| names.contains(name));
-    let mut agreement = Agreement::default();
+    let mut agreement = Agreement::new(Agreed::Values);
     for file in files {
         agreement.add(&RawFile::open(file)?, counts)?;
     }
-    let column = |(name, known): (String, Known)| {
-        let name_of_type = known.type_name.trim_start_matches("list<");
-        let name_of_type = name_of_type.trim_end_matches('>');
-        let duration = name_of_type.strip_prefix("duration[");
-        let kind = match (name_of_type, duration) {
-            (_, Some(unit)) => TypeKind::Duration(unit.trim_end_matches(']').to_owned()),
-            ("bool", None) => TypeKind::Boolean,
-            ("uint64", None) => TypeKind::Unsigned64,
-            (name, None) if name.starts_with("decimal(") => TypeKind::Decimal,
-            _ => TypeKind::Other,
-        };
-        ColumnType { name, kind }
-    };
-    Ok(agreement.0.into_iter().map(column).collect())
+    let columns = agreement.columns.into_iter();
+    let column = |(name, Known { kind, .. })| ColumnType { name, kind };
+    Ok(columns.map(column).collect())
 }
 
 fn at(known: &Known) -> (&Path, &str) {
@@ -128,7 +129,18 @@ pub(super) struct Change {
     /// Definition levels of a place in a list and of a value.
     listed: i16,
     defined: i16,
-    list: bool,
+    arity: ArityChange,
+}
+
+/// What becomes of the levels of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ArityChange {
+    /// Lists stay lists.
+    Lists,
+    /// One value or none stays that.
+    Options,
+    /// A column without a type has no value: none becomes no list.
+    NoLists,
 }
 
 /// The columns of files as those of one.
@@ -149,7 +161,7 @@ impl MergedColumns {
     /// # Errors
     /// A file lacks a column, or has one of a type that does not go with that of another file.
     pub(super) fn new(files: &[RawFile]) -> Result<Self, Error> {
-        let mut agreement = Agreement::default();
+        let mut agreement = Agreement::new(Agreed::Types);
         files
             .iter()
             .try_for_each(|file| agreement.add(file, |_| true))?;
@@ -209,7 +221,7 @@ impl MergedColumns {
         Ok(merged)
     }
 
-    /// Returns the metadata of the first file, or of one whose schema of Arrow is that of the merged columns.
+    /// Returns the metadata of the first file, with the schema of Arrow of the merged columns.
     fn metadata_of(&self, files: &[RawFile], is_changed: bool) -> Option<Vec<KeyValue>> {
         let of = |file: &RawFile| {
             file.metadata()
@@ -231,15 +243,52 @@ impl MergedColumns {
         if let Some(file) = files.iter().find(fits) {
             return of(file);
         }
-        // It names types that the columns no longer have. Without it, durations would be plain numbers.
-        let has_durations = (0..first.columns().len()).any(|leaf| first.duration(leaf).is_some());
+        // It names types that the columns no longer have.
         let pairs = of(first)?.into_iter();
-        Some(
-            pairs
-                .filter(|pair| has_durations || pair.key != ARROW_SCHEMA)
-                .collect(),
-        )
+        let mut pairs: Vec<KeyValue> = pairs.filter(|pair| pair.key != ARROW_SCHEMA).collect();
+        let text = self.arrow_schema(files);
+        pairs.extend(text.map(|text| KeyValue::new(ARROW_SCHEMA.to_owned(), text)));
+        Some(pairs)
     }
+
+    /// Returns the schema of Arrow of the merged columns: the fields of files that have their types, and plain numbers. Without such a field,
+    /// Arrow says no more of the columns than Parquet.
+    fn arrow_schema(&self, files: &[RawFile]) -> Option<String> {
+        let messages: Vec<Option<Vec<u8>>> = files.iter().map(RawFile::arrow_message).collect();
+        let plain: Vec<Option<ColumnLayout>> = self.fields.iter().map(plain_layout).collect();
+        let fields = self.fields.iter().zip(&plain).map(|(field, plain)| {
+            let mut sources = files.iter().zip(&messages);
+            let of_file = sources.find_map(|(file, message)| {
+                let mut roots = roots(file).into_iter();
+                let root = roots.find(|root| root.field.name() == field.name())?;
+                let is_same = same_values(&root.field, field);
+                field_at(message.as_ref().filter(|_| is_same)?, field.name())
+            });
+            match of_file {
+                Some(table) => Some(ArrowField::Named(field.name().to_owned(), table)),
+                None => plain.as_ref().map(ArrowField::Plain),
+            }
+        });
+        Some(schema_text(fields.collect::<Option<_>>()?))
+    }
+}
+
+/// Returns the layout of a field of plain whole numbers or floats of 64 bits.
+fn plain_layout(field: &TypePtr) -> Option<ColumnLayout> {
+    let leaf = leaf_of(field)?;
+    let info = leaf.get_basic_info();
+    let is_plain =
+        info.logical_type_ref().is_none() && info.converted_type() == ConvertedType::NONE;
+    let kind = match leaf.get_physical_type() {
+        Physical::INT64 if is_plain => ColumnKind::Int,
+        Physical::DOUBLE if is_plain => ColumnKind::Float,
+        _ => return None,
+    };
+    Some(ColumnLayout {
+        name: field.name().to_owned(),
+        kind: Some(kind),
+        list: !field.is_primitive(),
+    })
 }
 
 /// A root field of a file, and its leaves.
@@ -301,11 +350,12 @@ fn merged_field(files: &[RawFile], here: &[Root]) -> Result<TypePtr, Error> {
             (files[0].path(), &known),
         ));
     }
+    let class = |file: &RawFile, leaf: usize| file.class(leaf, Agreed::Types);
     let typed: Vec<(&RawFile, usize)> = files
         .iter()
         .zip(here)
         .map(|(file, root)| (file, root.leaves.start))
-        .filter(|(file, leaf)| file.class(*leaf) != Class::Untyped)
+        .filter(|(file, leaf)| class(file, *leaf) != Class::Untyped)
         .collect();
     let (file, leaf) = typed
         .first()
@@ -318,14 +368,14 @@ fn merged_field(files: &[RawFile], here: &[Root]) -> Result<TypePtr, Error> {
     let name = here[0].field.name();
     let has_floats = typed
         .iter()
-        .any(|(file, leaf)| file.class(*leaf) == Class::Float);
-    let class = if has_floats {
+        .any(|(file, leaf)| class(file, *leaf) == Class::Float);
+    let merged = if has_floats {
         Class::Float
     } else {
-        file.class(leaf)
+        class(file, leaf)
     };
     let build = || -> Outcome<TypePtr> {
-        let of = |name: &str| match class {
+        let of = |name: &str| match merged {
             Class::Whole if !is_alike => plain(name, Physical::INT64),
             Class::Float if !is_alike => plain(name, Physical::DOUBLE),
             _ => option_of(name, &descriptor),
@@ -362,7 +412,11 @@ fn change(file: &RawFile, leaf: usize, field: &TypePtr) -> Change {
         is_unsigned: type_name.trim_start_matches("list<").starts_with("uint"),
         listed: column.listed,
         defined: column.defined,
-        list: column.list,
+        arity: match (column.list, field.is_primitive()) {
+            (true, _) => ArityChange::Lists,
+            (false, true) => ArityChange::Options,
+            (false, false) => ArityChange::NoLists,
+        },
     }
 }
 
@@ -399,7 +453,7 @@ fn same_values(left: &TypePtr, right: &TypePtr) -> bool {
 }
 
 /// Returns a field in the words of the format, in one line.
-fn shape(field: &Type) -> String {
+pub(super) fn shape(field: &Type) -> String {
     let mut text = Vec::new();
     parquet::schema::printer::print_schema(&mut text, field);
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -412,7 +466,7 @@ impl Change {
     /// # Errors
     /// Returns a whole number that is no float of 64 bits.
     pub(super) fn make(&self, piece: &mut Piece) -> Result<(), i64> {
-        if self.list {
+        if self.arity == ArityChange::Lists {
             let level = |level: i16| match level {
                 level if level == self.defined => LIST_LEVELS[3],
                 level if level >= self.listed => LIST_LEVELS[2],
@@ -422,6 +476,9 @@ impl Change {
             piece.change_levels(level);
         } else {
             piece.make_optional(self.defined);
+            if self.arity == ArityChange::NoLists {
+                piece.make_rows();
+            }
         }
         let mut rounded = None;
         piece.change_values(|values| self.widened(values, &mut rounded));

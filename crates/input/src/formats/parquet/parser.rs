@@ -3,7 +3,7 @@
 use super::TOO_FEW;
 use crate::cells::{Bad, LeftOut, end_row, missing_cells, missing_part, push_digits, shown};
 use crate::missing::{Missing, MissingValues};
-use crate::number::without_fraction;
+use crate::number::{narrow, without_fraction};
 use crate::record::Content;
 use crate::record_format::{FileColumns, RecordParser};
 use crate::row::{Cell, RowCells, Ticks};
@@ -163,11 +163,7 @@ impl RecordParser for RowParser {
 fn push(cell: Cell<'_>, cells: &mut Cells, kind: &FieldKind) -> Result<(), String> {
     match (cells, cell) {
         (Cells::Float(cells), Cell::Float(number)) => {
-            let number = number as f32;
-            if !number.is_finite() {
-                return Err(format!("{number} is not a finite number"));
-            }
-            cells.push(number);
+            cells.push(narrow(number)?);
         }
         (Cells::Float(cells), Cell::Int(number) | Cell::Time(number, _)) => {
             cells.push(number as f32);

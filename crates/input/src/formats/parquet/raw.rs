@@ -19,9 +19,9 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnDescPtr, TypePtr};
 use trainyard_storage::{File, Storage};
 
+use super::arrow_schema::{ArrowColumn, ArrowColumns, arrow_columns, arrow_message};
 use super::column::{Buffer, ColumnCursor, ParquetColumn, columns};
 use super::column_type::{Class, arrow_name, arrow_path};
-use super::durations::{ArrowTypes, arrow_types};
 use super::pages::{FilledPages, Pages};
 use super::rows::{broken, byte_range};
 use crate::Error;
@@ -37,6 +37,15 @@ const ONE_TYPE: &str = "write the files with the same type in each column, as `p
 /// Writer of a local file.
 pub(super) type FileWriter = SerializedFileWriter<BufWriter<LocalFile>>;
 
+/// What files must agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Agreed {
+    /// What the values are: times in two zones are.
+    Values,
+    /// The whole types, which the result has.
+    Types,
+}
+
 /// A file, which is open while its values are read.
 pub(super) struct RawFile {
     path: PathBuf,
@@ -45,7 +54,7 @@ pub(super) struct RawFile {
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
-    arrow: ArrowTypes,
+    arrow: ArrowColumns,
 }
 
 impl RawFile {
@@ -57,12 +66,13 @@ impl RawFile {
         let pages = Pages::new(&file, bytes, 0..bytes, Bytes::new());
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&pages);
         let metadata = metadata.map_err(|error| broken(path, error))?;
-        let columns = columns(metadata.file_metadata().schema_descr());
+        let arrow = arrow_columns(metadata.file_metadata());
+        let columns = columns(metadata.file_metadata().schema_descr(), &arrow);
         Ok(Self {
             path: path.to_owned(),
             file: Some(file),
             bytes,
-            arrow: arrow_types(metadata.file_metadata()),
+            arrow,
             metadata: Arc::new(metadata),
             columns,
         })
@@ -94,21 +104,17 @@ impl RawFile {
         Ok(())
     }
 
-    /// Returns the unit of a leaf of durations.
-    pub(super) fn duration(&self, leaf: usize) -> Option<&'static str> {
-        if self.arrow.durations.is_empty() {
+    /// Returns what Arrow says of a leaf beyond the format.
+    pub(super) fn arrow(&self, leaf: usize) -> Option<&ArrowColumn> {
+        if self.arrow.is_empty() {
             return None;
         }
-        let unit = self.arrow.durations.get(&self.arrow_path(leaf))?;
-        Some(unit.name)
+        self.arrow.get(&self.arrow_path(leaf))
     }
 
-    /// Returns the length of the lists of a leaf, if all have one.
-    fn list_size(&self, leaf: usize) -> Option<u32> {
-        if self.arrow.list_sizes.is_empty() {
-            return None;
-        }
-        self.arrow.list_sizes.get(&self.arrow_path(leaf)).copied()
+    /// Returns the message of Arrow's schema.
+    pub(super) fn arrow_message(&self) -> Option<Vec<u8>> {
+        arrow_message(self.metadata.file_metadata())
     }
 
     /// Returns the path of a leaf as Arrow has it.
@@ -118,18 +124,28 @@ impl RawFile {
     }
 
     /// Returns what the values of a leaf are.
-    pub(super) fn class(&self, leaf: usize) -> Class {
-        match self.list_size(leaf) {
-            Some(_) => Class::Other(self.type_name(leaf)),
-            None => Class::of(&self.descriptor(leaf), self.duration(leaf)),
+    pub(super) fn class(&self, leaf: usize, agreed: Agreed) -> Class {
+        let arrow = self.arrow(leaf);
+        if arrow.is_some_and(|arrow| arrow.list_size.is_some()) {
+            return Class::Other(self.type_name(leaf));
         }
+        let values = arrow.map(|arrow| match agreed {
+            Agreed::Types => arrow.clone(),
+            Agreed::Values => ArrowColumn {
+                zone: None,
+                ..arrow.clone()
+            },
+        });
+        let descriptor = self.descriptor(leaf);
+        Class::of(arrow_name(descriptor.self_type(), values.as_ref()))
     }
 
     /// Returns the type of a leaf in the words of Arrow.
     pub(super) fn type_name(&self, leaf: usize) -> String {
-        let name = arrow_name(self.descriptor(leaf).self_type(), self.duration(leaf));
+        let arrow = self.arrow(leaf);
+        let name = arrow_name(self.descriptor(leaf).self_type(), arrow);
         let lists = usize::try_from(self.descriptor(leaf).max_rep_level()).unwrap_or(0);
-        if let Some(size) = self.list_size(leaf) {
+        if let Some(size) = arrow.and_then(|arrow| arrow.list_size) {
             return format!("fixed_size_list<{name}>[{size}]");
         }
         format!("{}{name}{}", "list<".repeat(lists), ">".repeat(lists))
@@ -215,6 +231,11 @@ impl Piece {
         for level in &mut self.definitions {
             *level = i16::from(*level == defined);
         }
+    }
+
+    /// Makes each level that of a row of a column of lists.
+    pub(super) fn make_rows(&mut self) {
+        self.repetitions = vec![0; self.definitions.len()];
     }
 
     /// Makes other definition levels.

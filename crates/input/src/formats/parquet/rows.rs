@@ -1,6 +1,6 @@
 //! Reader of the rows of Parquet files. The columns of a row group are decoded side by side, some rows at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +12,13 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaD
 use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
-use super::column::{ColumnCursor, Misfit, ParquetColumn, Values, Why, columns, project};
-use super::durations::durations;
+use super::arrow_schema::arrow_columns;
+use super::column::{ColumnCursor, Misfit, ParquetColumn, Why, columns, project};
 use super::pages::{FilledPages, Pages, READ_BYTES};
 use crate::columnar::ColumnarRows;
 use crate::record::{Content, Place, failed};
 use crate::record_format::{FileRecords, InputFile, Want};
-use crate::row::Ticks;
-use crate::{Error, Schema};
+use crate::{Error, Schema, TypeKind};
 
 /// Number of rows that are decoded together.
 const CHUNK_ROWS: u64 = 1024;
@@ -65,8 +64,6 @@ pub(super) struct ParquetRows {
     file_bytes: u64,
     metadata: Arc<ParquetMetaData>,
     columns: Vec<ParquetColumn>,
-    /// Units of the columns of durations, whose values are plain whole numbers.
-    durations: BTreeMap<String, Ticks>,
     /// Names and types of the columns whose values cannot be used.
     unreadable: Vec<(String, String)>,
     /// Number of the first row of each row group, and at the end the number of all rows.
@@ -92,8 +89,8 @@ impl ParquetRows {
         let pages = Pages::new(&file, file_bytes, 0..file_bytes, Bytes::new());
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&pages);
         let metadata = metadata.map_err(|error| broken(path, error))?;
-        let all = columns(metadata.file_metadata().schema_descr());
-        let durations = durations(metadata.file_metadata());
+        let of_file = metadata.file_metadata();
+        let all = columns(of_file.schema_descr(), &arrow_columns(of_file));
         let unreadable = all
             .iter()
             .filter(|column| column.values.is_none())
@@ -148,7 +145,6 @@ impl ParquetRows {
             file_bytes,
             metadata: Arc::new(metadata),
             columns,
-            durations,
             unreadable,
             borders,
             next: 0,
@@ -276,17 +272,11 @@ impl FileRecords for ParquetRows {
         &self.unreadable
     }
 
-    fn units_of_times(&self) -> Vec<(String, Option<Ticks>)> {
+    fn kinds(&self) -> Vec<(String, TypeKind)> {
         // Of a column without values, a file may say that it holds no type of them.
         let columns = self.columns.iter().filter(|column| !column.is_untyped);
         columns
-            .map(|column| match column.values {
-                Some(Values::Time(ticks)) => (column.name.clone(), Some(ticks)),
-                _ => (
-                    column.name.clone(),
-                    self.durations.get(&column.name).copied(),
-                ),
-            })
+            .map(|column| (column.name.clone(), column.kind))
             .collect()
     }
 

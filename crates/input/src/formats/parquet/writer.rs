@@ -73,6 +73,10 @@ impl ParquetWriter {
             );
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
+                .set_key_value_metadata(
+                    kept.as_ref()
+                        .and_then(|kept| kept.metadata(&layout.columns)),
+                )
                 .build();
             SerializedFileWriter::new(file, schema, Arc::new(properties))
         };
