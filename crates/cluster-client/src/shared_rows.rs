@@ -297,7 +297,7 @@ mod tests {
         let mut reads = vec![Read::Ids(ids), Read::Rows(Arc::from([0]))];
         let mut gradients = vec![Vec::new()];
         assert!(shared.share(&mut reads, &mut gradients).is_empty());
-        assert_eq!(gradients, [vec![], vec![]]);
+        assert_eq!(gradients, vec![Vec::<f32>::new(); 2]);
     }
 
     #[test]

@@ -165,6 +165,10 @@ impl Previous {
                     Err(_) => without.binary_search(id).is_ok() || now.binary_search(place).is_ok(),
                 });
                 *without_row = had_none.map(|(_, place)| place).collect();
+                for place in without_row.iter() {
+                    let begin = to.start + *place as usize * slice.width;
+                    values[begin..begin + slice.width].fill(0.0);
+                }
             }
             if let Some(place) = kept.ids.iter().position(|(known, _)| known == number) {
                 let old = (
