@@ -594,6 +594,30 @@ mod tests {
     }
 
     #[test]
+    fn ids_without_a_row_read_the_shared_row_of_their_table() {
+        let parameters = |row: f32, gone: &[u64]| Parameters {
+            variables: vec![
+                variable(Some(ids())).after(&changes(&[], 0.0, gone)),
+                Variable::new(
+                    1,
+                    Stored {
+                        values: vec![row].into(),
+                        held: None,
+                    },
+                ),
+            ],
+            shared_rows: vec![SharedRow { table: 0, row: 1 }],
+            identity: Arc::default(),
+        };
+        let reads = vec![Read::Ids(Arc::from([0, 1, 4, 11]))];
+        let mut gathered = Gathered::default();
+        parameters(0.5, &[]).gather(&reads, &mut gathered);
+        assert_eq!(*gathered.values(), [[0.0, 0.5, 4.0, 0.5]]);
+        parameters(0.75, &[4]).gather(&reads, &mut gathered);
+        assert_eq!(*gathered.values(), [[0.0, 0.75, 0.75, 0.75]]);
+    }
+
+    #[test]
     fn a_variable_that_is_read_whole_has_the_rows_of_increments() {
         let first = variable(None);
         let later = first.after(&changes(&[1], 10.0, &[]));

@@ -1,0 +1,190 @@
+//! Dynamic tables with a shared row: the same row on any number of servers, for all that reads a model.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use trainyard_checkpoint::{Checkpoint, list};
+use trainyard_tests::Draw;
+
+use crate::end_to_end::dynamic::{prediction, run, scores};
+use crate::serving::Server;
+use crate::serving::client::post;
+
+/// Users that occur often.
+const FREQUENT: u64 = 30;
+
+/// Rows of a user and a label. A frequent user decides the label. Two of five rows are of a user of their own, and nine of
+/// ten of those have the label 1.
+fn write_rows(path: &Path, rows: u64, seed: u64) {
+    let mut text = "user,y\n".to_owned();
+    let mut draw = Draw::new(seed);
+    for row in 0..rows {
+        let (user, label) = if draw.below(5) < 2 {
+            let alone = 1000 + seed * rows + row;
+            (alone, u64::from(draw.below(10) > 0))
+        } else {
+            let user = draw.below(FREQUENT);
+            (user, u64::from(user.is_multiple_of(3)))
+        };
+        let _ = writeln!(text, "u{user},{label}");
+    }
+    std::fs::write(path, text).expect("the rows are written");
+}
+
+fn write_job(folder: &Path) -> String {
+    write_rows(&folder.join("train.csv"), 4000, 1);
+    write_rows(&folder.join("eval.csv"), 1000, 2);
+    let job = format!(
+        r#"model_dir = "{}"
+[run]
+seed = 3
+save_checkpoints_steps = 100
+[strategy]
+update = "sync"
+chief_trains = false
+[input]
+label = {{ column = "y" }}
+[input.train]
+files = ["train.csv"]
+batch_size = 16
+[input.eval]
+files = ["eval.csv"]
+[[feature]]
+column = "user"
+kind = "dynamic"
+rows_max = 6000
+admit_after = 3
+expire_after_steps = 100
+shared_row = true
+wide = true
+deep = {{ embedding = 4 }}
+[model]
+kind = "dnn_linear_combined_classifier"
+hidden_units = [8]
+[model.dnn_optimizer]
+kind = "adam"
+lazy = true
+learning_rate = 0.01
+[train]
+max_steps = 300
+[eval]
+start_delay_secs = 0
+throttle_secs = 0
+"#,
+        folder.join("model").display()
+    );
+    let path = folder.join("job.toml");
+    std::fs::write(&path, job).expect("the job is written");
+    path.to_string_lossy().into_owned()
+}
+
+/// The bits of every variable of the last checkpoint, with the ids of dynamic tables.
+fn variables(model_dir: &Path) -> Vec<(String, Vec<u64>, Vec<u32>)> {
+    let found = list(model_dir).expect("the model folder is read");
+    let last = found.last().expect("a checkpoint");
+    let checkpoint = Checkpoint::open(&last.path).expect("the checkpoint is whole");
+    let of_variable = |name: &String, is_dynamic: bool| {
+        let (ids, values) = if is_dynamic {
+            let rows = checkpoint.read_dynamic(name, &[], 0..1 << 64);
+            let rows = rows.expect("the table is whole");
+            (rows.ids, rows.values)
+        } else {
+            let values = checkpoint.read(name).expect("the variable is whole");
+            (Vec::new(), values)
+        };
+        let bits = values.iter().map(|value| value.to_bits()).collect();
+        (name.clone(), ids, bits)
+    };
+    let specs = checkpoint.manifest().variables.iter();
+    specs
+        .map(|spec| of_variable(&spec.name, spec.dynamic().is_some()))
+        .collect()
+}
+
+/// Trains a job on clusters, one after another, each to a number of steps. Returns the variables.
+fn trained_on(clusters: &[(&str, u64)], settings: &[&str]) -> Vec<(String, Vec<u64>, Vec<u32>)> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path());
+    for (cluster, steps) in clusters {
+        let steps = format!("train.max_steps={steps}");
+        let mut arguments = vec!["up", &job, "--cluster", cluster, "--set", &steps];
+        for setting in settings {
+            arguments.extend(["--set", setting]);
+        }
+        run(&arguments);
+    }
+    variables(&folder.path().join("model"))
+}
+
+trial!(a_shared_row_has_the_same_bits_on_any_number_of_servers_and_after_a_resume);
+fn a_shared_row_has_the_same_bits_on_any_number_of_servers_and_after_a_resume() {
+    let expected = trained_on(&[("local:ps=1,worker=2", 240)], &[]);
+    let shared: Vec<_> = expected
+        .iter()
+        .filter(|(name, ..)| name.ends_with("/shared_row"))
+        .map(|(name, _, bits)| (name.as_str(), bits.len()))
+        .collect();
+    let scope = "dnn/input_from_feature_columns/input_layer/user_embedding/embedding_weights";
+    let deep = format!("{scope}/shared_row");
+    let wide = "linear/linear_model/user/weights/shared_row";
+    assert_eq!(shared, [(wide, 1), (deep.as_str(), 4)]);
+    assert_eq!(trained_on(&[("local:ps=3,worker=2", 240)], &[]), expected);
+    let resumed = [("local:ps=2,worker=2", 100), ("local:ps=3,worker=2", 240)];
+    assert_eq!(trained_on(&resumed, &[]), expected);
+    let mirrored = ["strategy.kind=multi_worker_mirrored"];
+    let expected = trained_on(&[("local:worker=2", 240)], &mirrored);
+    let resumed = [("local:worker=2", 100), ("local:worker=2", 240)];
+    assert_eq!(trained_on(&resumed, &mirrored), expected);
+}
+
+/// Logits of users, as predictions print them.
+fn logits_of(answer: &serde_json::Value) -> String {
+    answer["logits"].to_string()
+}
+
+trial!(unknown_ids_read_the_shared_row_wherever_a_model_is_read);
+fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path());
+    run(&["up", &job, "--cluster", "local:ps=2,worker=2"]);
+    let logits = ["u3", "u999999", "u888888"]
+        .map(|user| logits_of(&prediction(&job, folder.path(), "user", user)));
+    assert_eq!(logits[1], logits[2], "all unknown users are one");
+    assert_ne!(logits[0], logits[1]);
+    let trained = scores(&job);
+    let loss = trained["metrics"]["average_loss"].as_f64();
+    let loss = loss.expect("a loss");
+    let export = run(&["export", &job]);
+    let export = export.trim();
+    let input = folder.path().join("users.csv");
+    std::fs::write(&input, "user\nu3\nu999999\n").expect("the rows are written");
+    let input = input.to_string_lossy();
+    let printed = run(&["predict", &job, "--from", export, "--input", &input]);
+    let from_export: Vec<String> = printed
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .map(|answer| logits_of(&answer))
+        .collect();
+    assert_eq!(from_export, logits[..2]);
+    let server = Server::start(&[&job, "--name", "model"]);
+    let request = r#"{"instances": [{"user": "u3"}, {"user": "u999999"}]}"#;
+    let (status, answer) = post(&server.address, "/v1/models/model:predict", request);
+    assert_eq!(status, 200, "{answer}");
+    let answers = answer["predictions"].as_array().expect("predictions");
+    let served: Vec<String> = answers.iter().map(logits_of).collect();
+    assert_eq!(served, logits[..2]);
+    drop(server);
+    // Users of the evaluation that training has not met have together the labels of those that it has met once.
+    let alone = tempfile::tempdir().expect("a temporary folder");
+    let other = write_job(alone.path());
+    let text = std::fs::read_to_string(&other).expect("the job is read");
+    let text = text.replace("shared_row = true\n", "");
+    std::fs::write(&other, text).expect("the job is written");
+    run(&["up", &other, "--cluster", "local:ps=2,worker=2"]);
+    let without = scores(&other)["metrics"]["average_loss"].as_f64();
+    let without = without.expect("a loss");
+    assert!(
+        loss < without - 0.05,
+        "loss {loss} with a shared row, {without} without one"
+    );
+}
