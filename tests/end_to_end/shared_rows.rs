@@ -13,26 +13,38 @@ use crate::serving::client::post;
 /// Users that occur often.
 const FREQUENT: u64 = 30;
 
-/// Rows of a user and a label. A frequent user decides the label. Two of five rows are of a user of their own, and nine of
-/// ten of those have the label 1.
+/// Rows of a user and a label. A frequent user decides the label. Three of ten rows are of a user of their own, and nine of
+/// ten of those have the label 1. Two of ten rows are of no user, and nine of ten of those have the label 0.
 fn write_rows(path: &Path, rows: u64, seed: u64) {
     let mut text = "user,y\n".to_owned();
     let mut draw = Draw::new(seed);
     for row in 0..rows {
-        let (user, label) = if draw.below(5) < 2 {
-            let alone = 1000 + seed * rows + row;
-            (alone, u64::from(draw.below(10) > 0))
-        } else {
-            let user = draw.below(FREQUENT);
-            (user, u64::from(user.is_multiple_of(3)))
+        let rare = draw.below(10) == 0;
+        let (user, label) = match draw.below(10) {
+            0..3 => (format!("u{}", 1000 + seed * rows + row), !rare),
+            3..5 => (String::new(), rare),
+            _ => {
+                let user = draw.below(FREQUENT);
+                (format!("u{user}"), user.is_multiple_of(3))
+            }
         };
-        let _ = writeln!(text, "u{user},{label}");
+        let _ = writeln!(text, "{user},{}", u8::from(label));
     }
     std::fs::write(path, text).expect("the rows are written");
 }
 
-fn write_job(folder: &Path) -> String {
-    write_rows(&folder.join("train.csv"), 4000, 1);
+/// A synchronous cluster whose steps do not depend on its servers.
+const SYNCHRONOUS: &str = "update = \"sync\"\nchief_trains = false";
+/// Every worker holds the parameters.
+const MIRRORED: &str = "kind = \"multi_worker_mirrored\"";
+/// The tables are on servers, and every worker holds the other parameters.
+const HYBRID: &str = "kind = \"hybrid\"";
+/// Steps of a job.
+const STEPS: u64 = 300;
+
+fn write_job(folder: &Path, strategy: &str) -> String {
+    // So many that no step reads a row again.
+    write_rows(&folder.join("train.csv"), 16_000, 1);
     write_rows(&folder.join("eval.csv"), 1000, 2);
     let job = format!(
         r#"model_dir = "{}"
@@ -40,8 +52,7 @@ fn write_job(folder: &Path) -> String {
 seed = 3
 save_checkpoints_steps = 100
 [strategy]
-update = "sync"
-chief_trains = false
+{strategy}
 [input]
 label = {{ column = "y" }}
 [input.train]
@@ -66,7 +77,7 @@ kind = "adam"
 lazy = true
 learning_rate = 0.01
 [train]
-max_steps = 300
+max_steps = {STEPS}
 [eval]
 start_delay_secs = 0
 throttle_secs = 0
@@ -102,23 +113,20 @@ fn variables(model_dir: &Path) -> Vec<(String, Vec<u64>, Vec<u32>)> {
 }
 
 /// Trains a job on clusters, one after another, each to a number of steps. Returns the variables.
-fn trained_on(clusters: &[(&str, u64)], settings: &[&str]) -> Vec<(String, Vec<u64>, Vec<u32>)> {
+fn trained_on(strategy: &str, clusters: &[(&str, u64)]) -> Vec<(String, Vec<u64>, Vec<u32>)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = write_job(folder.path());
+    let job = write_job(folder.path(), strategy);
     for (cluster, steps) in clusters {
         let steps = format!("train.max_steps={steps}");
-        let mut arguments = vec!["up", &job, "--cluster", cluster, "--set", &steps];
-        for setting in settings {
-            arguments.extend(["--set", setting]);
-        }
-        run(&arguments);
+        run(&["up", &job, "--cluster", cluster, "--set", &steps]);
     }
     variables(&folder.path().join("model"))
 }
 
 trial!(a_shared_row_has_the_same_bits_on_any_number_of_servers_and_after_a_resume);
 fn a_shared_row_has_the_same_bits_on_any_number_of_servers_and_after_a_resume() {
-    let expected = trained_on(&[("local:ps=1,worker=2", 240)], &[]);
+    let whole = [("local:ps=1,worker=2", STEPS)];
+    let expected = trained_on(SYNCHRONOUS, &whole);
     let shared: Vec<_> = expected
         .iter()
         .filter(|(name, ..)| name.ends_with("/shared_row"))
@@ -128,13 +136,32 @@ fn a_shared_row_has_the_same_bits_on_any_number_of_servers_and_after_a_resume() 
     let deep = format!("{scope}/shared_row");
     let wide = "linear/linear_model/user/weights/shared_row";
     assert_eq!(shared, [(wide, 1), (deep.as_str(), 4)]);
-    assert_eq!(trained_on(&[("local:ps=3,worker=2", 240)], &[]), expected);
-    let resumed = [("local:ps=2,worker=2", 100), ("local:ps=3,worker=2", 240)];
-    assert_eq!(trained_on(&resumed, &[]), expected);
-    let mirrored = ["strategy.kind=multi_worker_mirrored"];
-    let expected = trained_on(&[("local:worker=2", 240)], &mirrored);
-    let resumed = [("local:worker=2", 100), ("local:worker=2", 240)];
-    assert_eq!(trained_on(&resumed, &mirrored), expected);
+    let other = [("local:ps=3,worker=2", STEPS)];
+    assert_eq!(trained_on(SYNCHRONOUS, &other), expected);
+    let resumed = [("local:ps=2,worker=2", 100), ("local:ps=3,worker=2", STEPS)];
+    assert_eq!(trained_on(SYNCHRONOUS, &resumed), expected);
+}
+
+trial!(workers_that_hold_the_parameters_have_one_shared_row);
+fn workers_that_hold_the_parameters_have_one_shared_row() {
+    let expected = trained_on(MIRRORED, &[("local:worker=2", STEPS)]);
+    let resumed = [("local:worker=2", 100), ("local:worker=2", STEPS)];
+    assert_eq!(trained_on(MIRRORED, &resumed), expected);
+    let hybrid = trained_on(HYBRID, &[("local:ps=2,worker=2", STEPS)]);
+    for variables in [expected, hybrid] {
+        for (name, ids, bits) in &variables {
+            let is_shared = name.ends_with("/shared_row");
+            assert!(
+                !is_shared || bits.iter().all(|bits| *bits != 0),
+                "{name} has not moved"
+            );
+            let users = ids.len();
+            assert!(
+                ids.is_empty() || users == FREQUENT as usize,
+                "{name}: {users} users"
+            );
+        }
+    }
 }
 
 /// Logits of users, as predictions print them.
@@ -145,7 +172,7 @@ fn logits_of(answer: &serde_json::Value) -> String {
 trial!(unknown_ids_read_the_shared_row_wherever_a_model_is_read);
 fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let job = write_job(folder.path());
+    let job = write_job(folder.path(), "update = \"async\"");
     run(&["up", &job, "--cluster", "local:ps=2,worker=2"]);
     let logits = ["u3", "u999999", "u888888"]
         .map(|user| logits_of(&prediction(&job, folder.path(), "user", user)));
@@ -166,7 +193,8 @@ fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
         .map(|answer| logits_of(&answer))
         .collect();
     assert_eq!(from_export, logits[..2]);
-    let server = Server::start(&[&job, "--name", "model"]);
+    let mut server = Server::start(&[&job, "--name", "model"]);
+    server.wait_for_version("model", STEPS);
     let request = r#"{"instances": [{"user": "u3"}, {"user": "u999999"}]}"#;
     let (status, answer) = post(&server.address, "/v1/models/model:predict", request);
     assert_eq!(status, 200, "{answer}");
@@ -174,9 +202,10 @@ fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
     let served: Vec<String> = answers.iter().map(logits_of).collect();
     assert_eq!(served, logits[..2]);
     drop(server);
-    // Users of the evaluation that training has not met have together the labels of those that it has met once.
+    // Users of the evaluation that training has not met have the labels of those that it has met once, and not those of
+    // records without a user.
     let alone = tempfile::tempdir().expect("a temporary folder");
-    let other = write_job(alone.path());
+    let other = write_job(alone.path(), "update = \"async\"");
     let text = std::fs::read_to_string(&other).expect("the job is read");
     let text = text.replace("shared_row = true\n", "");
     std::fs::write(&other, text).expect("the job is written");
