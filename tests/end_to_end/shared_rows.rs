@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use rustix::process::Signal;
 use trainyard_checkpoint::{Checkpoint, list};
-use trainyard_tests::Draw;
+use trainyard_cluster_spec::{LocalCounts, Role, Task};
+use trainyard_tests::{Draw, Supervisor, program};
 
+use crate::end_to_end::LIMIT;
 use crate::end_to_end::dynamic::{prediction, run, scores};
 use crate::serving::Server;
 use crate::serving::client::post;
@@ -140,6 +143,49 @@ fn a_shared_row_has_the_same_bits_on_any_number_of_servers_and_after_a_resume() 
     assert_eq!(trained_on(SYNCHRONOUS, &other), expected);
     let resumed = [("local:ps=2,worker=2", 100), ("local:ps=3,worker=2", STEPS)];
     assert_eq!(trained_on(SYNCHRONOUS, &resumed), expected);
+}
+
+trial!(a_server_that_dies_knows_again_which_ids_were_counted);
+fn a_server_that_dies_knows_again_which_ids_were_counted() {
+    let steps = 5 * STEPS;
+    let expected = trained_on(SYNCHRONOUS, &[("local:ps=1,worker=2", steps)]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), SYNCHRONOUS);
+    let model_dir = folder.path().join("model");
+    let counts = LocalCounts {
+        ps: 2,
+        workers: 2,
+        evaluators: 0,
+    };
+    let settings = [format!("train.max_steps={steps}")];
+    let program = program("trainyard");
+    let mut tasks = Supervisor::new(&program, folder.path(), Path::new(&job), counts, &settings);
+    tasks.start_all();
+    for (server, checkpoints) in [(1, 1), (0, 2)] {
+        tasks.wait_until("a checkpoint", LIMIT, |_| {
+            list(&model_dir).is_ok_and(|found| found.len() >= checkpoints)
+        });
+        let server = Task {
+            role: Role::Ps,
+            index: server,
+        };
+        let started = tasks.starts();
+        tasks.signal(server, Signal::KILL);
+        tasks.wait_until("the server is back", LIMIT, |tasks| {
+            tasks.starts() > started && tasks.runs(server)
+        });
+    }
+    let chief = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    assert!(
+        tasks.wait_for_end_of(chief, LIMIT),
+        "{}",
+        tasks.last_lines()
+    );
+    assert_eq!(tasks.finish(LIMIT), [], "{}", tasks.last_lines());
+    assert_eq!(variables(&model_dir), expected);
 }
 
 trial!(workers_that_hold_the_parameters_have_one_shared_row);
