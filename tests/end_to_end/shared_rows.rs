@@ -92,8 +92,11 @@ throttle_secs = 0
     path.to_string_lossy().into_owned()
 }
 
+/// Name, ids and bits of each variable.
+type Variables = Vec<(String, Vec<u64>, Vec<u32>)>;
+
 /// The bits of every variable of the last checkpoint, with the ids of dynamic tables.
-fn variables(model_dir: &Path) -> Vec<(String, Vec<u64>, Vec<u32>)> {
+fn variables(model_dir: &Path) -> Variables {
     let found = list(model_dir).expect("the model folder is read");
     let last = found.last().expect("a checkpoint");
     let checkpoint = Checkpoint::open(&last.path).expect("the checkpoint is whole");
@@ -116,7 +119,7 @@ fn variables(model_dir: &Path) -> Vec<(String, Vec<u64>, Vec<u32>)> {
 }
 
 /// Trains a job on clusters, one after another, each to a number of steps. Returns the variables.
-fn trained_on(strategy: &str, clusters: &[(&str, u64)]) -> Vec<(String, Vec<u64>, Vec<u32>)> {
+fn trained_on(strategy: &str, clusters: &[(&str, u64)]) -> Variables {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let job = write_job(folder.path(), strategy);
     for (cluster, steps) in clusters {
@@ -215,6 +218,29 @@ fn logits_of(answer: &serde_json::Value) -> String {
     answer["logits"].to_string()
 }
 
+/// Asserts that each table of a SavedModel ends with its shared row, which ids without a row read there.
+fn assert_ends_with_shared_rows(job: &str, variables: &Variables) {
+    let export = run(&["export", job, "--format", "saved_model"]);
+    let file = "variables/variables.data-00000-of-00001";
+    let written = std::fs::read(Path::new(export.trim()).join(file)).expect("an export");
+    for (table, ids, bits) in variables.iter().filter(|(_, ids, _)| !ids.is_empty()) {
+        let name = format!("{table}/shared_row");
+        let row = variables.iter().find(|(other, ..)| *other == name);
+        let (_, _, row) = row.expect("a shared row");
+        let expected: Vec<u8> = bits
+            .iter()
+            .chain(row)
+            .flat_map(|bits| bits.to_le_bytes())
+            .collect();
+        let mut windows = written.windows(expected.len());
+        assert!(
+            windows.any(|window| window == expected),
+            "{table} of {} ids",
+            ids.len()
+        );
+    }
+}
+
 trial!(unknown_ids_read_the_shared_row_wherever_a_model_is_read);
 fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -239,6 +265,7 @@ fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
         .map(|answer| logits_of(&answer))
         .collect();
     assert_eq!(from_export, logits[..2]);
+    assert_ends_with_shared_rows(&job, &variables(&folder.path().join("model")));
     let mut server = Server::start(&[&job, "--name", "model"]);
     server.wait_for_version("model", STEPS);
     let request = r#"{"instances": [{"user": "u3"}, {"user": "u999999"}]}"#;

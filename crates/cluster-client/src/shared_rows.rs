@@ -183,17 +183,13 @@ struct Parted {
 
 impl Parted {
     fn of(read: SharedRead) -> Self {
-        let mut next = read.without_row.iter().peekable();
-        let (without, with): (Vec<(u64, u32)>, Vec<(u64, u32)>) = read
-            .ids
-            .iter()
-            .copied()
-            .zip(0..)
-            .partition(|(_, place)| next.next_if(|without| *without == place).is_some());
-        let ids = |ids: Vec<(u64, u32)>| ids.into_iter().map(|(id, _)| id).collect();
+        let all = read.ids.iter().zip(0..);
+        let has_row = |place: u32| read.without_row.binary_search(&place).is_err();
+        let with = all.clone().filter(|(_, place)| has_row(*place));
+        let without = all.filter(|(_, place)| !has_row(*place));
         Self {
-            with: ids(with),
-            without: ids(without),
+            with: with.map(|(id, _)| *id).collect(),
+            without: without.map(|(id, _)| *id).collect(),
             all: read.ids,
             without_row: read.without_row,
         }
