@@ -37,6 +37,7 @@ mod reduce_on_plateau;
 mod restore;
 mod rolling;
 pub(crate) mod security;
+mod shared_rows;
 mod shipped;
 mod silent_servers;
 mod solo;

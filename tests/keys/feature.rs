@@ -357,6 +357,9 @@ fn of_dynamic() -> Vec<Row> {
             .over(&[("run.save_checkpoints_secs", "1")])
             .with("1")
             .gives("2", "1"),
+        of("feature.dynamic.shared_row", &rare)
+            .with("true")
+            .sees(trained),
         of("feature.dynamic.integers", &dynamic("column = \"padded\""))
             .with("true")
             .sees(trained),

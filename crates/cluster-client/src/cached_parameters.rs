@@ -5,6 +5,7 @@ use trainyard_variable::Values;
 
 use crate::Answer;
 use crate::Error;
+use crate::shared_rows::SharedReads;
 use crate::split::ShardPlan;
 
 /// The values of a pull. The next pull into the same values leaves out whole slices that have not changed. Valid for
@@ -43,7 +44,7 @@ impl CachedParameters {
             .collect()
     }
 
-    /// Stores the values of one server's reply.
+    /// Stores the values of one server's reply, and in `shared` the ids that have no row.
     ///
     /// # Errors
     /// The reply does not match the pull.
@@ -53,6 +54,7 @@ impl CachedParameters {
         plan: &ShardPlan,
         pull: &Pull,
         (pulled, mut answer): (Pulled, Box<dyn Answer>),
+        shared: &mut SharedReads,
     ) -> Result<(), Error> {
         let wrong = |message: String| Error::Protocol {
             peer: peer.to_owned(),
@@ -87,6 +89,7 @@ impl CachedParameters {
                 answer.read(&mut self.values[*variable][range.clone()]);
             }
         }
+        shared.note(plan, &pulled.without_row).map_err(wrong)?;
         for (place, number) in plan.selection.whole.iter().enumerate() {
             self.updates[*number as usize] = pulled.updates.get(place).copied().unwrap_or(0);
         }

@@ -18,6 +18,7 @@ mod remote_server;
 mod replica_routing;
 mod retry;
 mod server_client;
+mod shared_rows;
 mod split;
 
 pub use answer::Answer;
@@ -33,3 +34,4 @@ pub use preparation::prepare;
 pub use remote_server::{RemoteServer, timed};
 pub use retry::{backoff, retry, retry_over_faults_of_files};
 pub use server_client::{JobEnd, Preparation, ServerClient};
+pub use split::CountedIds;

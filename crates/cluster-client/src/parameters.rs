@@ -16,7 +16,8 @@ use trainyard_variable::{Gradients, Layout, Read, Reads, StepNumber};
 
 use crate::error_feedback::{ErrorFeedback, encode_alone};
 use crate::retry::retry_noted;
-use crate::split::{ShardPlan, split};
+use crate::shared_rows::SharedReads;
+use crate::split::{CountedIds, ShardPlan, split};
 use crate::{Answer, CachedParameters, Error, Outages, ServerClient, ShardGradients, retry};
 
 /// The request of one round trip to one server.
@@ -28,6 +29,12 @@ type Reply = StepReply<Box<dyn Answer>>;
 #[derive(Debug, Clone)]
 pub struct Step {
     seq: u64,
+    /// What the pull reads; once the gradients are shared, what they are of.
+    reads: Reads,
+    /// What is read of tables with a shared row.
+    shared: SharedReads,
+    /// Ids whose gradients are those of a shared row.
+    counted: Vec<CountedIds>,
     plans: Vec<Arc<ShardPlan>>,
     /// Number of values of each variable, and whether they are the whole variable.
     sizes: Vec<(usize, bool)>,
@@ -49,6 +56,29 @@ impl Step {
             at_least: Some(step),
             ..self
         }
+    }
+
+    /// Moves the gradients of ids without a row to the shared rows that they have read, if their tables have one. The
+    /// gradients are then those of the values that training updates, as they are clipped and checked. A push does this to
+    /// gradients to which it has not been done.
+    pub fn share_gradients(&mut self, gradients: &mut Gradients) {
+        let counted = self.shared.share(&mut self.reads, gradients);
+        self.counted.extend(counted);
+    }
+
+    /// Drops the counted ids: gradients are not pushed, so that no occurrence counts.
+    pub fn count_nothing(&mut self) {
+        self.counted.clear();
+    }
+
+    /// Returns what the pull reads. After [`Step::share_gradients`] it is what the gradients are of.
+    pub fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    /// Returns the ids that the push counts without gradients.
+    pub fn counted(&self) -> &[CountedIds] {
+        &self.counted
     }
 
     /// Returns the step, marked as half-applied: some servers have applied its batch and others have not. Such a step
@@ -253,14 +283,17 @@ impl Parameters {
         self.latest.step += 1;
         // A server may get a late copy of the earlier pull of this number behind the one of this step.
         let named = self.taken_back == Some(self.latest.step);
+        let mut reads = reads.clone();
+        let shared = SharedReads::add_to(&self.layout, &mut reads);
         Step {
             named,
-            ..self.plan_as(self.latest.step, reads)
+            shared,
+            ..self.plan_as(self.latest.step, reads, Vec::new())
         }
     }
 
     /// Plans the step with this sequence number.
-    fn plan_as(&self, seq: u64, reads: &Reads) -> Step {
+    fn plan_as(&self, seq: u64, reads: Reads, counted: Vec<CountedIds>) -> Step {
         let size = |(variable, read): (usize, &Read)| {
             let slices = &self.layout.slices[self.layout.of_variable(variable)];
             let width = slices.first().map_or(0, |slice| slice.width);
@@ -275,10 +308,13 @@ impl Parameters {
             }
         };
         let sizes = reads.iter().enumerate().map(size).collect();
-        let plans = split(&self.layout, reads);
+        let plans = split(&self.layout, &reads, &counted);
         let versions = vec![0; self.shards.len()];
         Step {
             seq,
+            reads,
+            shared: SharedReads::default(),
+            counted,
             plans,
             sizes,
             versions,
@@ -288,16 +324,41 @@ impl Parameters {
         }
     }
 
-    /// Plans the push of a whole step to the first store, without a pull: gradients of these reads, computed from the
-    /// values at `step`.
-    pub fn plan_whole_step(&mut self, reads: &Reads, step: StepNumber) -> Step {
+    /// Plans the push of a whole step to the first store, without a pull: gradients of these reads, and ids that are
+    /// counted without gradients, computed from the values at `step`.
+    pub fn plan_whole_step(
+        &mut self,
+        reads: Reads,
+        counted: Vec<CountedIds>,
+        step: StepNumber,
+    ) -> Step {
         let versions = vec![step.get(); self.shards.len()];
         let seq = self.latest.whole_step.unwrap_or(0) + 1;
         self.latest.whole_step = Some(seq);
         Step {
             versions,
             named: true,
-            ..self.plan_as(seq, reads)
+            ..self.plan_as(seq, reads, counted)
+        }
+    }
+
+    /// Plans the push of a step again, if its gradients are of other ids than the pull.
+    fn plan_push(&self, step: Step) -> Step {
+        if step.counted.is_empty()
+            || step
+                .plans
+                .iter()
+                .any(|plan| !plan.selection.counted.is_empty())
+        {
+            return step;
+        }
+        let planned = self.plan_as(step.seq, step.reads, step.counted);
+        Step {
+            versions: step.versions,
+            at_least: step.at_least,
+            half_applied: step.half_applied,
+            named: true,
+            ..planned
         }
     }
 
@@ -328,8 +389,11 @@ impl Parameters {
         let mut calls = vec![nothing; self.shards.len()];
         let mut shared = None;
         if let Some(push) = push {
-            let step = push.step;
-            let gradients = Arc::new(push.gradients);
+            let mut step = push.step;
+            let mut gradients = push.gradients;
+            step.share_gradients(&mut gradients);
+            let step = self.plan_push(step);
+            let gradients = Arc::new(gradients);
             let silent = gradients
                 .iter()
                 .zip(&step.sizes)
@@ -376,7 +440,8 @@ impl Parameters {
             }
             shared = Some(gradients);
         }
-        let pull = pull.map(|(step, mut held)| {
+        let pull = pull.map(|(mut step, mut held)| {
+            step.shared.clear();
             held.resize(self.layout.slices.len(), &step.sizes);
             for (variable, _) in step
                 .sizes
@@ -577,8 +642,12 @@ async fn run(servers: Servers, work: Calls) -> Result<Returned, Error> {
         step.versions[ps] = pulled.version;
         traffic.pulled_bytes += (values.remaining() * servers.encoding.value_bytes()) as u64;
         if ticket == Ticket::Granted {
-            held.take(servers.shards[ps].name(), &step.plans[ps], pull, reply)?;
+            let name = servers.shards[ps].name();
+            held.take(name, &step.plans[ps], pull, reply, &mut step.shared)?;
         }
+    }
+    if ticket == Ticket::Granted {
+        step.shared.fill(&mut held.values);
     }
     Ok(Returned {
         pushed,

@@ -44,6 +44,7 @@ impl ShardPlan {
             row_sets,
             ids,
             id_sets,
+            counted,
         } = Selection::clone(&self.selection);
         let mut kept = self.places.iter().map(|(variable, _)| keep(*variable));
         let mut next = || kept.next().unwrap_or(false);
@@ -63,21 +64,35 @@ impl ShardPlan {
                 row_sets,
                 ids,
                 id_sets,
+                counted,
             },
             places,
         )
     }
 }
 
+/// Ids of a dynamic table whose occurrences a push counts without gradients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedIds {
+    /// Index of the table.
+    pub table: usize,
+    /// The ids, ascending.
+    pub ids: Arc<[u64]>,
+}
+
 /// Returns the plan for each server.
-pub(crate) fn split(layout: &Layout, reads: &[Read]) -> Vec<Arc<ShardPlan>> {
+pub(crate) fn split(
+    layout: &Layout,
+    reads: &[Read],
+    counted: &[CountedIds],
+) -> Vec<Arc<ShardPlan>> {
     let mut selections = vec![Selection::default(); layout.num_ps];
     let mut places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut row_places: Vec<Vec<(usize, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
     let mut id_places = row_places.clone();
     // Row sets that a server already gets, by the address of the shared rows, so that each set is sent once.
     let mut sent: Vec<Vec<(*const u32, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
-    let mut sent_ids: Vec<Vec<(*const u64, Range<usize>)>> = vec![Vec::new(); layout.num_ps];
+    let mut sent_ids = vec![SentIds::default(); layout.num_ps];
     for (variable, read) in reads.iter().enumerate() {
         for number in layout.of_variable(variable) {
             let slice = &layout.slices[number];
@@ -107,24 +122,25 @@ pub(crate) fn split(layout: &Layout, reads: &[Read]) -> Vec<Arc<ShardPlan>> {
                     row_places[slice.ps].push((variable, place));
                 }
                 Read::Ids(ids) => {
-                    let slices = &layout.slices[layout.of_variable(variable)];
-                    let held = slice.ids(slices.last().map_or(0, |last| last.rows.end));
-                    let place = |bound: u128| ids.partition_point(|id| u128::from(*id) < bound);
-                    let own = place(held.start)..place(held.end);
+                    let own = ids_on_server(layout, number, ids);
                     if own.is_empty() {
                         continue;
                     }
-                    let key = (Arc::as_ptr(ids).cast::<u64>(), own.clone());
-                    let sets = &mut sent_ids[slice.ps];
-                    let set = sets.iter().position(|set| *set == key).unwrap_or_else(|| {
-                        sets.push(key);
-                        selection.id_sets.push(ids[own.clone()].to_vec());
-                        selection.id_sets.len() - 1
-                    });
+                    let set = sent_ids[slice.ps].set_of(ids, own.clone(), selection);
                     selection.ids.push((number as u32, set));
                     let place = own.start * slice.width..own.end * slice.width;
                     id_places[slice.ps].push((variable, place));
                 }
+            }
+        }
+    }
+    for CountedIds { table, ids } in counted {
+        for number in layout.of_variable(*table) {
+            let ps = layout.slices[number].ps;
+            let own = ids_on_server(layout, number, ids);
+            if !own.is_empty() {
+                let set = sent_ids[ps].set_of(ids, own, &mut selections[ps]);
+                selections[ps].counted.push((number as u32, set));
             }
         }
     }
@@ -138,6 +154,32 @@ pub(crate) fn split(layout: &Layout, reads: &[Read]) -> Vec<Arc<ShardPlan>> {
     plans
         .map(|(selection, places)| Arc::new(ShardPlan::new(selection, places)))
         .collect()
+}
+
+/// Id sets that a server already gets, by the address of the shared ids, in the order of the selection's sets.
+#[derive(Debug, Clone, Default)]
+struct SentIds(Vec<(*const u64, Range<usize>)>);
+
+impl SentIds {
+    /// Returns the number of the set of these ids, which is added to the selection if it is new.
+    fn set_of(&mut self, ids: &Arc<[u64]>, own: Range<usize>, selection: &mut Selection) -> usize {
+        let key = (Arc::as_ptr(ids).cast::<u64>(), own.clone());
+        let known = self.0.iter().position(|set| *set == key);
+        known.unwrap_or_else(|| {
+            self.0.push(key);
+            selection.id_sets.push(ids[own].to_vec());
+            selection.id_sets.len() - 1
+        })
+    }
+}
+
+/// Returns the places of those ids that a slice of a dynamic table holds.
+fn ids_on_server(layout: &Layout, number: usize, ids: &[u64]) -> Range<usize> {
+    let slice = &layout.slices[number];
+    let slices = &layout.slices[layout.of_variable(slice.variable)];
+    let held = slice.ids(slices.last().map_or(0, |last| last.rows.end));
+    let place = |bound: u128| ids.partition_point(|id| u128::from(*id) < bound);
+    place(held.start)..place(held.end)
 }
 
 #[cfg(test)]
@@ -187,7 +229,7 @@ mod tests {
             Read::Ids(ids.clone()),
             Read::Ids(ids),
         ];
-        let plans = split(&layout, &reads);
+        let plans = split(&layout, &reads, &[]);
         let mut covered = [vec![0; 8], vec![0; 4], vec![0; 12], vec![0; 4], vec![0; 8]];
         for plan in &plans {
             let Selection {

@@ -4,6 +4,7 @@ mod import;
 mod order;
 mod slots;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -63,6 +64,8 @@ enum Found {
     /// A tensor of this name with this other shape.
     OtherShape(String, Vec<usize>),
     Nothing,
+    /// No tensor is needed: TensorFlow has none, and the variable starts with its initial values.
+    Initial,
 }
 
 /// Lists the tensors, or matches them to the variables of a job and writes a checkpoint.
@@ -130,7 +133,12 @@ fn list(bundle: &Bundle, format: Format) -> Result<(), Diagnostic> {
 fn matches(bundle: &Bundle, model: &AnyModel, rename: &[(String, String)]) -> Vec<Match> {
     let rules = model.optimizers();
     let mut out = Vec::new();
-    // TensorFlow has no dynamic tables, so they start without rows.
+    let shared_rows: BTreeSet<String> = model
+        .variables()
+        .iter()
+        .filter_map(|spec| Some(spec.shared_row()?.name))
+        .collect();
+    // TensorFlow has no dynamic tables, so they start without rows, and their shared rows anew.
     for spec in model
         .variables()
         .iter()
@@ -138,7 +146,10 @@ fn matches(bundle: &Bundle, model: &AnyModel, rename: &[(String, String)]) -> Ve
     {
         let renamed = rename.iter().find(|(ours, _)| *ours == spec.name);
         let name = renamed.map_or(spec.name.as_str(), |(_, theirs)| theirs);
-        let found = find(bundle, spec, &[name.to_owned()]);
+        let found = match find(bundle, spec, &[name.to_owned()]) {
+            Found::Nothing if shared_rows.contains(&spec.name) => Found::Initial,
+            found => found,
+        };
         out.push(Match {
             variable: spec.name.clone(),
             slot: None,
@@ -198,7 +209,7 @@ fn show(
                 let (tensor, other) = match &row.found {
                     Found::Tensor(name) => (Some(name), None),
                     Found::OtherShape(name, shape) => (Some(name), Some(shape)),
-                    Found::Nothing => (None, None),
+                    Found::Nothing | Found::Initial => (None, None),
                 };
                 json!({"variable": row.variable, "slot": row.slot, "shape": row.shape, "tensor": tensor, "other_shape": other})
             })
@@ -219,6 +230,7 @@ fn show(
         let found = match &row.found {
             Found::Tensor(name) => name.clone(),
             Found::OtherShape(name, shape) => format!("{name} HAS SHAPE {shape:?}"),
+            Found::Initial => "starts anew".to_owned(),
             Found::Nothing if row.slot.is_some() => "starts anew".to_owned(),
             Found::Nothing => match near(bundle, &row.variable) {
                 Some(near) => format!("NOT THERE; did you mean {}?", cure(&row.variable, &near)),

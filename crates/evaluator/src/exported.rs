@@ -98,14 +98,20 @@ impl<'a> Exported<'a> {
         let crc32c = crc32c::crc32c(bytemuck::cast_slice(&self.values));
         match &self.ids {
             None => json!({"name": name, "shape": shape, "crc32c": crc32c}),
-            // `others` describes the values that ids without a row read.
-            Some(ids) => json!({
-                "name": name, "shape": shape, "crc32c": crc32c,
-                "ids": self.ids_name(), "ids_crc32c": crc32c::crc32c(bytemuck::cast_slice(ids)),
-                "others": checkpoint.first_rows(name).map(|first| {
-                    json!({"initializer": first.initializer, "seed": first.seed, "shape": first.shape})
-                }),
-            }),
+            // `others` describes the initial values of ids without a row, which read them unless there is a `shared_row`.
+            Some(ids) => {
+                let mut described = json!({
+                    "name": name, "shape": shape, "crc32c": crc32c,
+                    "ids": self.ids_name(), "ids_crc32c": crc32c::crc32c(bytemuck::cast_slice(ids)),
+                    "others": checkpoint.first_rows(name).map(|first| {
+                        json!({"initializer": first.initializer, "seed": first.seed, "shape": first.shape})
+                    }),
+                });
+                if let Some(shared) = self.spec.shared_row() {
+                    described["shared_row"] = json!(shared.name);
+                }
+                described
+            }
         }
     }
 }

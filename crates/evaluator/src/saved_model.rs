@@ -86,6 +86,12 @@ impl Out<'_> {
             for lot in self.checkpoint.lots(&spec.name, &[], ALL_IDS)? {
                 self.append(bytemuck::cast_slice(&lot?.values))?;
             }
+            if let Some(shared) = spec.shared_row() {
+                let mut row = vec![0.0; spec.width()];
+                self.checkpoint
+                    .read_rows(&shared.name, None, 0..1, &mut row)?;
+                return self.append(bytemuck::cast_slice(&row));
+            }
             // Initial values that are drawn at random have the mean 0.
             let other = match spec.initializer {
                 Initializer::Constant { value } => value,

@@ -96,9 +96,16 @@ fn erased<M: Model>(
     onnx: fn(&M) -> Result<&dyn ExportOnnx, Error>,
     callbacks: Option<Box<dyn Callbacks>>,
 ) -> Result<Box<AnyModel>, Error> {
-    check_names(model.variables())?;
+    let mut variables = model.variables().to_vec();
+    let shared: Vec<VariableSpec> = variables
+        .iter()
+        .filter_map(VariableSpec::shared_row)
+        .collect();
+    variables.extend(shared);
+    check_names(&variables)?;
     Ok(Box::new(Erased {
         model,
+        variables,
         onnx,
         callbacks,
     }))
@@ -128,6 +135,9 @@ fn premade<M: Model>(model: &M) -> Result<&dyn ExportOnnx, Error> {
 /// A model whose associated types are boxed.
 struct Erased<M> {
     model: M,
+    /// The variables of the model, and then the shared rows of its dynamic tables. The model does not know them: what it
+    /// receives for an id without a row are the values of the shared row.
+    variables: Vec<VariableSpec>,
     onnx: fn(&M) -> Result<&dyn ExportOnnx, Error>,
     callbacks: Option<Box<dyn Callbacks>>,
 }
@@ -162,7 +172,7 @@ impl<M: Model> Model for Erased<M> {
     type Metrics = Own;
 
     fn variables(&self) -> &[VariableSpec] {
-        self.model.variables()
+        &self.variables
     }
 
     fn optimizers(&self) -> BTreeMap<String, OptimizerConfig> {

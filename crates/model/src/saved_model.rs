@@ -36,8 +36,8 @@ const FILE_BYTES_MAX: usize = i32::MAX as usize;
 pub enum StoredValues {
     /// The global step, a 64-bit integer.
     GlobalStep,
-    /// The values of the model's variable with this index. After the rows of a dynamic table follows one row of the
-    /// expected initial values, which ids without a row read.
+    /// The values of the model's variable with this index. After the rows of a dynamic table follows the row that ids
+    /// without a row read: the shared row, or one of the expected initial values.
     Variable(usize),
     /// The ids of the dynamic table with this index, as integers with the same bits, in the order of its rows.
     Ids(usize),

@@ -16,6 +16,7 @@ pub(crate) fn access(column: &Categorical) -> Access {
             admit_after: rules.admit_after,
             expire_after_steps: rules.expire_after_steps,
             expire_after_secs: rules.expire_after_secs,
+            shared_row: rules.shared_row,
         }),
     }
 }

@@ -205,6 +205,7 @@ impl LocalServer {
                             ticket,
                             lead: 0,
                             updates: Vec::new(),
+                            without_row: Vec::new(),
                         },
                         Reading::default(),
                     )

@@ -118,8 +118,8 @@ pub fn updates() -> impl Strategy<Value = Update> {
     ]
 }
 
-/// Returns a plan with a dense vector, a table whose rule changes all rows, and a dynamic table with room for four
-/// rows.
+/// Returns a plan with a dense vector, a table whose rule changes all rows, and two dynamic tables with room for four
+/// rows, of which the second has a shared row.
 fn request(update: Update) -> v1::PrepareRequest {
     let variable = |name: &str, shape: &[usize], access, group: &str| VariableSpec {
         name: name.into(),
@@ -135,11 +135,17 @@ fn request(update: Update) -> v1::PrepareRequest {
         admit_after: 2,
         expire_after_steps: Some(9),
         expire_after_secs: Some(5),
+        shared_row: false,
+    };
+    let shared = DynamicTable {
+        shared_row: true,
+        ..dynamic
     };
     let variables = [
         variable("dense", &[3], Access::Whole, "adagrad"),
         variable("table", &[8, 2], Access::Rows, "adam"),
         variable("users", &[4, 2], Access::Dynamic(dynamic), "adagrad"),
+        variable("guests", &[4, 2], Access::Dynamic(shared), "adagrad"),
     ];
     let slice = |variable, rows, width| Slice {
         variable,
@@ -171,6 +177,7 @@ fn request(update: Update) -> v1::PrepareRequest {
             convert::slice_to_wire(0, &slice(0, 3, 1)),
             convert::slice_to_wire(1, &slice(1, 8, 2)),
             convert::slice_to_wire(2, &slice(2, 4, 2)),
+            convert::slice_to_wire(3, &slice(3, 4, 2)),
         ],
         optimizers: convert::optimizers_to_wire(&optimizers),
         layout_fingerprint: 9,
@@ -326,14 +333,18 @@ impl<'a> Worker<'a> {
             .iter()
             .map(|row| u64::from(row * 7 + u32::from(values % 3)))
             .collect();
+        let (counted, others): (Vec<u64>, Vec<u64>) = ids
+            .iter()
+            .partition(|id| (**id + u64::from(values)).is_multiple_of(3));
+        let count = 3 + all.len() * 2 + all.len() * 2 + others.len() * 2;
         let selection = Selection {
             whole: vec![0],
             rows: vec![(1, 0)],
             row_sets: vec![all.clone()],
-            ids: vec![(2, 0)],
-            id_sets: vec![ids],
+            ids: vec![(2, 0), (3, 1)],
+            id_sets: vec![ids, others, counted],
+            counted: vec![(3, 2)],
         };
-        let count = 3 + all.len() * 2 + all.len() * 2;
         let mut gradients: Vec<f32> = (0..count)
             .map(|place| (place as f32 + f32::from(values)).sin())
             .collect();

@@ -3,10 +3,12 @@
 //! Micro-batches are kept until every lane has one, and then summed in the order of the lanes. The sum has the same
 //! bits in whatever order they arrived.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trainyard_variable::{add_by_key, union_of_keys};
 
+use crate::dynamic::DynamicSlice;
 use crate::selection::Resolved;
 use crate::{BatchId, Error, MicroBatch, MicroBatchRecord, Selection};
 
@@ -181,6 +183,23 @@ pub(crate) fn mean(parts: &[MicroBatchGradients]) -> (Resolved, Vec<f32>) {
         selection.ids.push((number, selection.id_sets.len()));
         selection.id_sets.push(union);
         merged.ids.push(Arc::clone(slice));
+    }
+    let mut counted: BTreeMap<u32, (&Arc<DynamicSlice>, Vec<&[u64]>)> = BTreeMap::new();
+    for part in parts {
+        let named = &part.resolved.selection;
+        for ((number, set), slice) in named.counted.iter().zip(&part.resolved.counted) {
+            let (_, sets) = counted.entry(*number).or_insert((slice, Vec::new()));
+            sets.push(&named.id_sets[*set]);
+        }
+    }
+    for (number, (slice, sets)) in counted {
+        let mut union = union_of_keys(sets.into_iter());
+        // The micro-batches of a step read the same values, so that an id has a gradient in all of them, or in none.
+        let with_gradient = selection.ids_of(number);
+        union.retain(|id| with_gradient.binary_search(id).is_err());
+        selection.counted.push((number, selection.id_sets.len()));
+        selection.id_sets.push(union);
+        merged.counted.push(Arc::clone(slice));
     }
     let share = 1.0 / parts.len().max(1) as f32;
     values.iter_mut().for_each(|value| *value *= share);

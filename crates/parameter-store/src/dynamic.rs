@@ -5,17 +5,22 @@
 //! threshold gets a row with initial values and slots. Its gradients are applied from that push on; earlier gradients
 //! are dropped. When the slice is full, the least recently used row is evicted. Reads change nothing: an id without a
 //! row reads the initial values that its row would have.
+//!
+//! In a table with a shared row, the reader learns which ids have no row, and reads the shared row for them. The shared
+//! row is a variable of its own. A push names an id whose occurrence has read the shared row without a gradient: the
+//! occurrence is counted, and its gradient is one of the shared row.
 
 mod copy_on_write;
 mod reading;
 mod rest;
 mod state;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trainyard_optimizer::{OptimizerConfig, RowGradient};
-use trainyard_variable::{DynamicTable, InitialRows};
+use trainyard_variable::{DynamicTable, InitialRows, union_of_keys};
 
 use crate::Error;
 use crate::lru::{Timestamp, UpdatePoint};
@@ -37,6 +42,17 @@ pub struct DynamicStatus {
     pub expired: u64,
     /// Rows of gradients that were dropped because their ids had no row.
     pub gradients_dropped: u64,
+}
+
+/// The occurrences of ids in one push.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Occurrences<'a> {
+    /// Ids with gradients, ascending.
+    pub(crate) ids: &'a [u64],
+    /// Their gradients, a row for each.
+    pub(crate) gradient: &'a [f32],
+    /// Ids that have read the shared row, ascending. None of them is among `ids`.
+    pub(crate) counted: &'a [u64],
 }
 
 /// Counters, written under the slice's lock and read without it.
@@ -161,58 +177,90 @@ impl DynamicSlice {
         }
     }
 
+    /// Returns whether ids without a row share one.
+    pub(crate) fn shares_row(&self) -> bool {
+        self.table.shared_row
+    }
+
     /// Copies the values of checked `ids` into `out`, which must be exactly as long. An id without a row reads its
     /// initial values.
     pub(crate) fn read(&self, ids: &[u64], out: &mut [f32]) {
+        self.read_each(ids, out, |_, id, out| self.first.fill(id, out));
+    }
+
+    /// Copies the values of checked `ids` into `out`, which must be exactly as long. Returns the places of the ids without
+    /// a row, whose values are 0: their reader has the shared row.
+    pub(crate) fn read_with_row(&self, ids: &[u64], out: &mut [f32]) -> Vec<u32> {
+        let mut without_row = Vec::new();
+        self.read_each(ids, out, |place, _, out| {
+            without_row.push(place);
+            out.fill(0.0);
+        });
+        without_row
+    }
+
+    /// Copies the values of the ids that have a row, and calls `without_row` with place, id and values of the others.
+    fn read_each(
+        &self,
+        ids: &[u64],
+        out: &mut [f32],
+        mut without_row: impl FnMut(u32, u64, &mut [f32]),
+    ) {
         let state = self.state.read();
-        for (&id, out) in ids.iter().zip(out.chunks_exact_mut(self.width.max(1))) {
+        let rows = ids.iter().zip(out.chunks_exact_mut(self.width.max(1)));
+        for ((&id, out), at) in rows.zip(0..) {
             match state.rows.place(id) {
                 Some(place) => {
                     let begin = place as usize * self.width;
                     out.copy_from_slice(&state.values.values[begin..begin + self.width]);
                 }
-                None => self.first.fill(id, out),
+                None => without_row(at, id, out),
             }
         }
     }
 
-    /// Counts an occurrence of each of the checked `ids`, and applies the gradients of the ids that have a row or get
+    /// Counts an occurrence of each of the checked ids, and applies the gradients of the ids that have a row or get
     /// one now. A row that has been unused for too long is removed at the next push, unless that push names it.
     pub(crate) fn apply(
         &self,
         point: UpdatePoint,
-        ids: &[u64],
-        gradient: &[f32],
+        occurrences: Occurrences<'_>,
         scratch: &mut Vec<u32>,
     ) {
+        let Occurrences {
+            ids,
+            gradient,
+            counted,
+        } = occurrences;
+        let all = if counted.is_empty() {
+            Cow::Borrowed(ids)
+        } else {
+            Cow::Owned(union_of_keys([ids, counted].into_iter()))
+        };
         let state = &mut *self.state.write();
         // Pushes may arrive here in another order than that of their versions.
         let now = point.now.latest(state.now);
         let step = point.optimizer_step.unwrap_or(now.pushes);
         state.now = now;
         scratch.clear();
-        scratch.resize(ids.len(), u32::MAX);
+        scratch.resize(all.len(), u32::MAX);
         let mut named = 0;
-        for (place, &id) in scratch.iter_mut().zip(ids) {
+        for (place, &id) in scratch.iter_mut().zip(&*all) {
             if let Some(known) = state.rows.place(id) {
                 state.touch_row(known, now, self.width);
                 *place = known;
                 named += 1;
             }
         }
-        let mut dropped = 0;
         let known = named;
         for (place, &id) in scratch
             .iter_mut()
-            .zip(ids)
+            .zip(&*all)
             .filter(|(place, _)| **place == u32::MAX)
         {
-            match self.admit(state, id, now, named) {
-                Some(new) => {
-                    *place = new;
-                    named += 1;
-                }
-                None => dropped += 1,
+            if let Some(new) = self.admit(state, id, now, named) {
+                *place = new;
+                named += 1;
             }
         }
         if named > known {
@@ -222,6 +270,19 @@ impl DynamicSlice {
                 .filter(|place| **place != u32::MAX)
                 .for_each(|place| state.touch_row(*place, now, self.width));
         }
+        if !counted.is_empty() {
+            // The places of the ids with gradients are left.
+            let mut counted = counted.iter().peekable();
+            let mut ids = all.iter();
+            scratch.retain(|_| {
+                let id = ids.next();
+                counted.next_if(|counted| Some(*counted) == id).is_none()
+            });
+        }
+        let dropped = match all.len() - named {
+            0 => 0,
+            _ => scratch.iter().filter(|place| **place == u32::MAX).count() as u64,
+        };
         if dropped == 0 {
             self.update(state, step, scratch, gradient);
         } else {

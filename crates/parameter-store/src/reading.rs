@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::dynamic::DynamicSlice;
 use crate::selection::Resolved;
 
 /// Values that a pull was granted, in order. Each value is as recent as the moment at which it is read. A row is always
@@ -19,6 +20,19 @@ pub struct Reading {
     widest: usize,
     /// Values that [`Reading::read_all`] has read, and how many of them have been returned.
     copied: Option<(Vec<f32>, usize)>,
+    /// For each slice of ids, the values of a table with a shared row, which are read at once: they and the ids without a
+    /// row are of one moment. Empty if no such table is read.
+    early: Vec<Vec<f32>>,
+    /// For each slice of ids, the places of those without a row, if the table has a shared row.
+    without_row: Vec<Vec<u32>>,
+}
+
+/// Values of one moment, in the order of the selection.
+#[derive(Debug)]
+pub(crate) struct ReadAtOnce<'a> {
+    pub(crate) values: &'a mut [f32],
+    /// For each slice of ids, the places of those without a row, if one of the tables has a shared row.
+    pub(crate) without_row: &'a mut [Vec<u32>],
 }
 
 impl Reading {
@@ -37,6 +51,11 @@ impl Reading {
             .chain(resolved.ids.iter().map(|slice| slice.width))
             .max()
             .unwrap_or(0);
+        let (early, without_row) = if resolved.ids.iter().any(|slice| slice.shares_row()) {
+            resolved.ids().map(read_early).unzip()
+        } else {
+            (Vec::new(), Vec::new())
+        };
         Self {
             resolved,
             unchanged,
@@ -45,7 +64,14 @@ impl Reading {
             left: all - known,
             widest,
             copied: None,
+            early,
+            without_row,
         }
+    }
+
+    /// Removes and returns, for each slice of ids, the places of those without a row. Empty if no table has a shared row.
+    pub(crate) fn take_without_row(&mut self) -> Vec<Vec<u32>> {
+        std::mem::take(&mut self.without_row)
     }
 
     /// Returns the number of values that have not been read yet.
@@ -72,9 +98,16 @@ impl Reading {
     }
 
     /// Modifies the values that [`Reading::read_all`] has read.
-    pub(crate) fn change(&mut self, change: impl FnOnce(&Resolved, &mut [f32])) {
+    pub(crate) fn change(&mut self, change: impl FnOnce(&Resolved, ReadAtOnce<'_>)) {
         if let Some((values, _)) = &mut self.copied {
-            change(&self.resolved, values);
+            let without_row = &mut self.without_row;
+            change(
+                &self.resolved,
+                ReadAtOnce {
+                    values,
+                    without_row,
+                },
+            );
         }
     }
 
@@ -88,6 +121,7 @@ impl Reading {
             rows,
             left,
             copied,
+            early,
             ..
         } = self;
         if let Some((values, passed)) = copied {
@@ -122,7 +156,12 @@ impl Reading {
                 let named = &resolved.selection.id_sets[resolved.selection.ids[place].1];
                 let now = fitting(&named[*rows..], source.width, room.len());
                 let count = now.len() * source.width;
-                source.read(now, &mut room[..count]);
+                match early.get(place).filter(|_| source.shares_row()) {
+                    Some(values) => {
+                        room[..count].copy_from_slice(&values[*rows * source.width..][..count])
+                    }
+                    None => source.read(now, &mut room[..count]),
+                }
                 (named.len(), (count, now.len()))
             };
             done += count;
@@ -136,6 +175,17 @@ impl Reading {
         }
         done
     }
+}
+
+/// Reads the slice of a table with a shared row: its values, and the places of the ids without a row. Reads nothing of
+/// other tables.
+fn read_early((_, slice, ids): (u32, &DynamicSlice, &[u64])) -> (Vec<f32>, Vec<u32>) {
+    if !slice.shares_row() {
+        return Default::default();
+    }
+    let mut values = vec![0.0; ids.len() * slice.width];
+    let without_row = slice.read_with_row(ids, &mut values);
+    (values, without_row)
 }
 
 /// Returns as many of the first rows as fit.

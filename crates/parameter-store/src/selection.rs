@@ -19,6 +19,26 @@ pub struct Selection {
     pub ids: Vec<(u32, usize)>,
     /// Ids, ascending, each once.
     pub id_sets: Vec<Vec<u64>>,
+    /// (slice of a dynamic table with a shared row, index into `id_sets`), each slice at most once, of a push: ids that
+    /// have read the shared row. They are counted and have no values. No id of a slice is both here and in `ids`.
+    pub counted: Vec<(u32, usize)>,
+}
+
+impl Selection {
+    /// Returns the ids of a slice that are named with values.
+    pub(crate) fn ids_of(&self, slice: u32) -> &[u64] {
+        self.set_of(&self.ids, slice)
+    }
+
+    /// Returns the ids of a slice that are only counted.
+    pub(crate) fn counted_of(&self, slice: u32) -> &[u64] {
+        self.set_of(&self.counted, slice)
+    }
+
+    fn set_of(&self, named: &[(u32, usize)], slice: u32) -> &[u64] {
+        let set = named.iter().find(|(number, _)| *number == slice);
+        set.map_or(&[], |(_, set)| &self.id_sets[*set])
+    }
 }
 
 /// A selection whose slices exist and contain its rows and ids.
@@ -28,6 +48,7 @@ pub(crate) struct Resolved {
     pub(crate) whole: Vec<Arc<Slice>>,
     pub(crate) rows: Vec<Arc<Slice>>,
     pub(crate) ids: Vec<Arc<DynamicSlice>>,
+    pub(crate) counted: Vec<Arc<DynamicSlice>>,
 }
 
 impl Resolved {
@@ -42,6 +63,14 @@ impl Resolved {
     /// Returns each slice of a dynamic table of which ids are named: its number, the slice, and the ids.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (u32, &DynamicSlice, &[u64])> {
         let named = self.selection.ids.iter().zip(&self.ids);
+        named.map(|(&(number, set), slice)| {
+            (number, &**slice, self.selection.id_sets[set].as_slice())
+        })
+    }
+
+    /// Returns each slice of a dynamic table of which ids are only counted: its number, the slice, and the ids.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = (u32, &DynamicSlice, &[u64])> {
+        let named = self.selection.counted.iter().zip(&self.counted);
         named.map(|(&(number, set), slice)| {
             (number, &**slice, self.selection.id_sets[set].as_slice())
         })

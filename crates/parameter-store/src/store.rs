@@ -414,6 +414,7 @@ impl Store {
                 ticket,
                 lead,
                 updates: Vec::new(),
+                without_row: Vec::new(),
             }
         };
         let before = pulled.version < pulled.reached;
@@ -443,8 +444,9 @@ impl Store {
         }
         if before {
             let previous = self.previous.lock();
-            reading.change(|wanted, values| previous.lay_over(wanted, values));
+            reading.change(|wanted, read| previous.lay_over(wanted, read));
         }
+        pulled.without_row = reading.take_without_row();
         drop(one_version);
         if step.seq > 0 {
             self.pending_pulls(step.task)
@@ -460,6 +462,12 @@ impl Store {
 
     /// As [`Store::resolve`], for a selection that fits a reply.
     fn resolve_answer(&self, selection: &Arc<Selection>) -> Result<Resolved, Error> {
+        if !selection.counted.is_empty() {
+            return Err(Error::BadRequest(format!(
+                "a pull counts no ids, given those of {} slices",
+                selection.counted.len()
+            )));
+        }
         let resolved = self.resolve(selection)?;
         let given = resolved.lengths().map(|(_, length)| length).sum();
         if given > ANSWER_VALUES_MAX {
@@ -513,6 +521,7 @@ impl Store {
             slice.check_rows(number, rows)?;
             Ok(slice)
         };
+        let tables::Found { ids, counted } = self.tables.resolve(self.ps, selection)?;
         Ok(Resolved {
             whole: selection
                 .whole
@@ -524,7 +533,8 @@ impl Store {
                 .iter()
                 .map(of_rows)
                 .collect::<Result<_, _>>()?,
-            ids: self.tables.resolve(self.ps, selection)?,
+            ids,
+            counted,
             selection: Arc::clone(selection),
         })
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use trainyard_checkpoint::{Changes, Checkpoint, Origin, TensorFiles, misfit};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_model::AnyModel;
-use trainyard_variable::{Access, DynamicRows, InitialRows, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{
+    Access, DynamicRows, InitialRows, Read, Reads, SharedRow, Values, VariableSpec, shared_rows,
+};
 
 use crate::array::Array;
 use crate::room::check_room;
@@ -22,6 +24,8 @@ const NEWER_SHARE: usize = 4;
 #[derive(Debug)]
 pub struct Parameters {
     variables: Vec<Variable>,
+    /// Dynamic tables whose ids without a row share one.
+    shared_rows: Vec<SharedRow>,
     /// What tells these parameters from others.
     identity: Arc<()>,
 }
@@ -128,6 +132,7 @@ impl Parameters {
         });
         Ok(Self {
             variables: read.collect::<Result<_, Diagnostic>>()?,
+            shared_rows: shared_rows(variables),
             identity: Arc::default(),
         })
     }
@@ -147,6 +152,7 @@ impl Parameters {
         });
         Ok(Self {
             variables: changed.collect::<Result<_, Diagnostic>>()?,
+            shared_rows: self.shared_rows.clone(),
             identity: Arc::default(),
         })
     }
@@ -161,7 +167,8 @@ impl Parameters {
         gathered.values.resize_with(reads.len(), Vec::new);
         gathered.whole.resize(reads.len(), false);
         let outs = gathered.values.iter_mut().zip(&mut gathered.whole);
-        for ((read, variable), (out, is_whole)) in reads.iter().zip(&self.variables).zip(outs) {
+        let of_variables = reads.iter().zip(&self.variables).enumerate();
+        for ((place, (read, variable)), (out, is_whole)) in of_variables.zip(outs) {
             let was_whole = std::mem::replace(is_whole, matches!(read, Read::Whole));
             if was_whole && *is_whole {
                 continue;
@@ -171,9 +178,23 @@ impl Parameters {
                 Read::Nothing => {}
                 Read::Whole => variable.whole(out),
                 Read::Rows(rows) => rows.iter().for_each(|row| variable.row((*row).into(), out)),
-                Read::Ids(ids) => ids.iter().for_each(|id| variable.row(*id, out)),
+                Read::Ids(ids) => match self.shared_row(place) {
+                    None => ids.iter().for_each(|id| variable.row(*id, out)),
+                    Some(shared) => ids.iter().for_each(|id| match variable.held_row(*id) {
+                        Some(row) => out.extend_from_slice(row),
+                        None => out.extend_from_slice(&shared),
+                    }),
+                },
             }
         }
+    }
+
+    /// Returns the values that ids without a row read, if they share a row.
+    fn shared_row(&self, table: usize) -> Option<Vec<f32>> {
+        let shared = self.shared_rows.iter().find(|row| row.table == table)?;
+        let mut row = Vec::new();
+        self.variables[shared.row].row(0, &mut row);
+        Some(row)
     }
 }
 
@@ -208,19 +229,21 @@ impl Variable {
         Ok(Some(Self::new(spec.width(), Stored { values, held })))
     }
 
+    /// Returns the values of a row, or of an id. `None` if it has its initial values.
+    fn held_row(&self, row: u64) -> Option<&[f32]> {
+        match self.newer.find(row) {
+            Some(Some(place)) => Some(&self.newer.values[place * self.width..][..self.width]),
+            Some(None) => None,
+            None => {
+                let place = self.stored.place(row)?;
+                Some(&self.stored.values[place * self.width..][..self.width])
+            }
+        }
+    }
+
     /// Appends the values of a row, or of an id.
     fn row(&self, row: u64, out: &mut Vec<f32>) {
-        let changed = self.newer.find(row);
-        let place = match changed {
-            Some(Some(place)) => {
-                let values = &self.newer.values[place * self.width..][..self.width];
-                return out.extend_from_slice(values);
-            }
-            Some(None) => None,
-            None => self.stored.place(row),
-        };
-        if let Some(place) = place {
-            let values = &self.stored.values[place * self.width..][..self.width];
+        if let Some(values) = self.held_row(row) {
             return out.extend_from_slice(values);
         }
         let begin = out.len();
@@ -492,6 +515,7 @@ mod tests {
                     held: None,
                 },
             )],
+            shared_rows: Vec::new(),
             identity: Arc::default(),
         };
         let first = of(1.0);
@@ -567,6 +591,30 @@ mod tests {
         assert_eq!(all(&three), [-1., -1., 2., -1., 50., -1., 6., -1., 8., -1.]);
         assert_eq!(all(&four), [-1., -1., 2., -1., 50., 55., 6., -1., 8., -1.]);
         assert_eq!(all(&first), before);
+    }
+
+    #[test]
+    fn ids_without_a_row_read_the_shared_row_of_their_table() {
+        let parameters = |row: f32, gone: &[u64]| Parameters {
+            variables: vec![
+                variable(Some(ids())).after(&changes(&[], 0.0, gone)),
+                Variable::new(
+                    1,
+                    Stored {
+                        values: vec![row].into(),
+                        held: None,
+                    },
+                ),
+            ],
+            shared_rows: vec![SharedRow { table: 0, row: 1 }],
+            identity: Arc::default(),
+        };
+        let reads = vec![Read::Ids(Arc::from([0, 1, 4, 11]))];
+        let mut gathered = Gathered::default();
+        parameters(0.5, &[]).gather(&reads, &mut gathered);
+        assert_eq!(*gathered.values(), [[0.0, 0.5, 4.0, 0.5]]);
+        parameters(0.75, &[4]).gather(&reads, &mut gathered);
+        assert_eq!(*gathered.values(), [[0.0, 0.75, 0.75, 0.75]]);
     }
 
     #[test]

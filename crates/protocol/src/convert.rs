@@ -232,6 +232,7 @@ pub fn variable_to_wire(spec: &VariableSpec) -> v1::Variable {
         admit_after: table.admit_after,
         expire_after_steps: never(table.expire_after_steps),
         expire_after_secs: never(table.expire_after_secs),
+        shared_row: table.shared_row,
     });
     v1::Variable {
         name: spec.name.clone(),
@@ -339,6 +340,7 @@ fn dynamic_from_wire(variable: &v1::Variable) -> Result<DynamicTable, Invalid> {
         admit_after: table.admit_after,
         expire_after_steps: after(table.expire_after_steps),
         expire_after_secs: after(table.expire_after_secs),
+        shared_row: table.shared_row,
     })
 }
 
@@ -405,6 +407,7 @@ mod tests {
             admit_after: 3,
             expire_after_steps: Some(9),
             expire_after_secs: None,
+            shared_row: true,
         };
         let dynamic = VariableSpec {
             access: Access::Dynamic(table),

@@ -140,6 +140,7 @@ impl Columns {
                 admit_after: rules.admit_after,
                 expire_after_steps: rules.expire_after_steps,
                 expire_after_secs: rules.expire_after_secs,
+                shared_row: rules.shared_row,
             })
         });
         let rows = column.buckets as usize;
@@ -302,6 +303,7 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
                     admit_after: 1,
                     expire_after_steps: None,
                     expire_after_secs: None,
+                    shared_row: false,
                 },
             },
             separator,

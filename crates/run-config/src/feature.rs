@@ -362,6 +362,9 @@ pub struct DynamicConfig {
     pub expire_after_steps: Option<u64>,
     /// Seconds of training without an occurrence of an id after which its row is dropped; absent = never.
     pub expire_after_secs: Option<u64>,
+    /// Ids without a row read and train one row that they share; false by default.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared_row: bool,
 }
 
 /// One key of a cross.

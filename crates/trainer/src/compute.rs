@@ -3,13 +3,14 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 use tracing::warn;
+use trainyard_cluster_client::{CachedParameters, Step};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Position;
 use trainyard_model::{AnyModel, HookedGradients, Own};
 use trainyard_optimizer::Clipping;
 use trainyard_parameter_store::{Fault, Found, Guard, Look, Nonfinite, Rejection, zero_nonfinite};
 use trainyard_run_config::OptimizerSection;
-use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, Values, VariableSpec};
+use trainyard_variable::{Gradients, MOVING_AVERAGE, Read, Reads, VariableSpec};
 
 use crate::batch_source::Prepared;
 use crate::layout::guard;
@@ -24,6 +25,12 @@ pub(crate) struct Computing<'a> {
     clipping: Option<Clipping>,
     guard: Guard,
     scratch: Option<Own>,
+}
+
+/// A step that was pulled, and its parameters.
+pub(crate) struct Pulled<'a> {
+    pub(crate) step: &'a mut Step,
+    pub(crate) held: &'a CachedParameters,
 }
 
 impl<'a> Computing<'a> {
@@ -55,13 +62,15 @@ impl<'a> Computing<'a> {
     pub(crate) fn step(
         &mut self,
         prepared: Prepared,
-        values: &Values,
+        pulled: Pulled<'_>,
         hooked: HookedGradients<'_>,
         metrics: &StepMetrics<'_>,
     ) -> Result<Sent, Diagnostic> {
         #[cfg(feature = "failpoints")]
         fail::fail_point!("worker.after_pull");
         let position = prepared.position;
+        let Pulled { step, held } = pulled;
+        let values = &held.values;
         let HookedGradients { gradients, hook } = hooked;
         let Some(features) = prepared.features else {
             self.empty(gradients);
@@ -90,6 +99,7 @@ impl<'a> Computing<'a> {
             }
         };
         let done = self.threads.run(compute)?;
+        step.share_gradients(gradients);
         if let Some(clipping) = &self.clipping {
             // Moving averages have no gradients. For them, the push holds how far they move.
             let variables = model.variables();
@@ -100,6 +110,7 @@ impl<'a> Computing<'a> {
         let rejected = self.refuse(gradients, position, done.loss, metrics.last_loss())?;
         if rejected.is_some() {
             self.empty(gradients);
+            step.count_nothing();
         }
         metrics.computed(began.elapsed());
         let loss = Some(done.loss).filter(|loss| loss.is_finite() && rejected.is_none());

@@ -19,7 +19,7 @@ use trainyard_variable::Gradients;
 
 use crate::LoopStatus;
 use crate::batch_source::Prepared;
-use crate::compute::{Computing, beside};
+use crate::compute::{Computing, Pulled, beside};
 use crate::failure::Failure;
 use crate::heartbeat::StepCounters;
 use crate::outcome::Outcome;
@@ -116,7 +116,7 @@ pub(crate) async fn train<E: Exchange>(
     loop {
         let PulledBatch {
             batch,
-            step,
+            mut step,
             held,
             part,
         } = match exchange.next(&mut metrics).await? {
@@ -133,7 +133,11 @@ pub(crate) async fn train<E: Exchange>(
             gradients: &mut gradients,
             hook: &mut |variable, gradient| exchange.gradient_ready(&part, variable, gradient),
         };
-        let compute = || computing.step(batch, &held.values, hooked, &metrics);
+        let pulled = Pulled {
+            step: &mut step,
+            held: &held,
+        };
+        let compute = || computing.step(batch, pulled, hooked, &metrics);
         let sent = if has_calls {
             beside(compute)?
         } else {

@@ -1,6 +1,9 @@
 //! Sparse gradients that workers exchange: indexed slices (`tf.IndexedSlices`), by lane.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
+use trainyard_cluster_client::CountedIds;
 use trainyard_variable::{Gradients, Read, Reads, VariableSpec, add_by_key, union_of_keys};
 
 /// The rows and ids for which the batch of one lane has gradients.
@@ -8,16 +11,32 @@ use trainyard_variable::{Gradients, Read, Reads, VariableSpec, add_by_key, union
 pub(crate) struct SparsePart {
     pub(crate) lane: u32,
     pub(crate) reads: Reads,
+    /// Ids that have read a shared row: they are counted and have no gradients.
+    pub(crate) counted: Vec<CountedIds>,
     /// Gradients by variable; empty for variables that are held whole.
+    pub(crate) gradients: Gradients,
+}
+
+/// The mean over the micro-batches of a step.
+#[derive(Debug, PartialEq)]
+pub(crate) struct MeanGradients {
+    /// The variables, rows and ids that the step updates.
+    pub(crate) reads: Reads,
+    /// Ids that the step counts without gradients.
+    pub(crate) counted: Vec<CountedIds>,
+    /// The gradients of `reads`.
     pub(crate) gradients: Gradients,
 }
 
 /// Kinds of keys on the wire.
 const ROWS: u32 = 1;
 const IDS: u32 = 2;
+/// Ids without values.
+const COUNTED: u32 = 3;
 
 /// Encodes parts as bytes, all numbers little-endian: the number of parts; for each part its lane and the number of its
-/// variables; for each variable its number, the kind and number of its keys, the keys and the values.
+/// variables; for each variable its number, the kind and number of its keys, the keys and the values. A table whose ids
+/// are counted counts as a variable more, without values.
 pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
     let mut out = Vec::new();
     let put =
@@ -30,7 +49,14 @@ pub(crate) fn encode(parts: &[SparsePart]) -> Bytes {
         let chosen: Vec<_> = chosen
             .filter(|(_, (read, values))| named(read) && !values.is_empty())
             .collect();
-        put(&mut out, chosen.len());
+        put(&mut out, chosen.len() + part.counted.len());
+        for CountedIds { table, ids } in &part.counted {
+            put(&mut out, *table);
+            put(&mut out, COUNTED as usize);
+            put(&mut out, ids.len());
+            ids.iter()
+                .for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+        }
         for (variable, (read, values)) in chosen {
             put(&mut out, variable);
             match read {
@@ -70,6 +96,7 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
         let mut part = SparsePart {
             lane,
             reads: vec![Read::Nothing; variables.len()],
+            counted: Vec::new(),
             gradients: vec![Vec::new(); variables.len()],
         };
         for _ in 0..count {
@@ -85,9 +112,16 @@ pub(crate) fn decode(bytes: &[u8], variables: &[VariableSpec]) -> Result<Vec<Spa
             part.reads[place] = match kind {
                 ROWS => Read::Rows(take(&mut rest, keys, u32::from_le_bytes)?.into()),
                 IDS => Read::Ids(take(&mut rest, keys, u64::from_le_bytes)?.into()),
+                COUNTED => {
+                    part.counted.push(CountedIds {
+                        table: place,
+                        ids: take(&mut rest, keys, u64::from_le_bytes)?.into(),
+                    });
+                    continue;
+                }
                 other => {
                     return Err(format!(
-                        "the kind of keys must be rows (1) or ids (2), given {other}"
+                        "the kind of keys must be rows (1), ids (2) or counted ids (3), given {other}"
                     ));
                 }
             };
@@ -136,7 +170,7 @@ pub(crate) fn merge(
     parts: &mut [&SparsePart],
     variables: &[VariableSpec],
     share: f32,
-) -> (Reads, Gradients) {
+) -> MeanGradients {
     parts.sort_by_key(|part| part.lane);
     let mut reads = Vec::with_capacity(variables.len());
     let mut gradients = Vec::with_capacity(variables.len());
@@ -187,7 +221,29 @@ pub(crate) fn merge(
         reads.push(union);
         gradients.push(sums.into_iter().map(|value| value * share).collect());
     }
-    (reads, gradients)
+    MeanGradients {
+        counted: counted(parts, &reads),
+        reads,
+        gradients,
+    }
+}
+
+/// Returns the ids that parts count. All parts have read the same values, so that none has a gradient of them.
+fn counted(parts: &[&SparsePart], reads: &Reads) -> Vec<CountedIds> {
+    let all = || parts.iter().flat_map(|part| &part.counted);
+    let tables: BTreeSet<usize> = all().map(|counted| counted.table).collect();
+    let of_table = |table: usize| {
+        let named = all().filter(|counted| counted.table == table);
+        let mut ids = union_of_keys(named.map(|counted| &*counted.ids));
+        if let Read::Ids(with_gradient) = &reads[table] {
+            ids.retain(|id| with_gradient.binary_search(id).is_err());
+        }
+        CountedIds {
+            table,
+            ids: ids.into(),
+        }
+    };
+    tables.into_iter().map(of_table).collect()
 }
 
 /// Returns the copy of the same keys that an earlier variable has, if there is one.
@@ -254,7 +310,9 @@ mod tests {
                 keep(Read::Rows(others.iter().copied().collect::<Vec<_>>().into()), others.is_empty()),
                 keep(Read::Ids(ids.iter().copied().collect::<Vec<_>>().into()), ids.is_empty()),
             ];
-            SparsePart { lane, reads, gradients }
+            let few: Vec<u64> = ids.iter().map(|id| id / 2).collect::<BTreeSet<u64>>().into_iter().collect();
+            let counted = vec![CountedIds { table: 3, ids: few.into() }];
+            SparsePart { lane, reads, counted, gradients }
         }
     }
 
@@ -284,14 +342,16 @@ mod tests {
             let one = merge(&mut [&a, &b, &c], &variables(), 1.0 / 3.0);
             let other = merge(&mut [&c, &a, &b], &variables(), 1.0 / 3.0);
             prop_assert_eq!(&one, &other);
-            let Read::Rows(rows) = &one.0[1] else { return Ok(()) };
+            let Read::Ids(ids) = &one.reads[3] else { return Ok(()) };
+            prop_assert!(one.counted[0].ids.iter().all(|id| ids.binary_search(id).is_err()));
+            let Read::Rows(rows) = &one.reads[1] else { return Ok(()) };
             for (place, row) in rows.iter().enumerate() {
                 let own = |part: &SparsePart| match &part.reads[1] {
                     Read::Rows(rows) => rows.iter().position(|own| own == row).map_or(0.0, |own| part.gradients[1][own * 2]),
                     _ => 0.0,
                 };
                 let expected = (own(&a) + own(&b) + own(&c)) * (1.0 / 3.0);
-                prop_assert!((one.1[1][place * 2] - expected).abs() < 1e-6);
+                prop_assert!((one.gradients[1][place * 2] - expected).abs() < 1e-6);
             }
         }
     }

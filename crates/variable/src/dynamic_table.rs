@@ -16,6 +16,10 @@ pub struct DynamicTable {
     pub expire_after_steps: Option<u64>,
     /// Seconds of training without a push that names an id after which its row is removed, at least 1; absent = never.
     pub expire_after_secs: Option<u64>,
+    /// Ids without a row read and train one row that they share, a variable of its own
+    /// ([`VariableSpec::shared_row`](crate::VariableSpec::shared_row)); otherwise each reads its initial values.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared_row: bool,
 }
 
 impl DynamicTable {
@@ -25,6 +29,7 @@ impl DynamicTable {
         admit_after: 1,
         expire_after_steps: None,
         expire_after_secs: None,
+        shared_row: false,
     };
 }
 

@@ -51,6 +51,30 @@ pub struct Layout {
     pub num_ps: usize,
     /// First slice of each variable, followed by the number of slices.
     starts: Vec<usize>,
+    /// Dynamic tables whose ids without a row share one.
+    #[serde(default)]
+    shared_rows: Vec<SharedRow>,
+}
+
+/// A dynamic table whose ids without a row share one, and the variable that holds this row. The variables of shared
+/// rows follow all others, which a model may therefore number without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedRow {
+    /// Index of the table.
+    pub table: usize,
+    /// Index of the variable of its shared row.
+    pub row: usize,
+}
+
+/// Returns the shared rows of dynamic tables among the variables.
+pub fn shared_rows(variables: &[VariableSpec]) -> Vec<SharedRow> {
+    let tables = variables.iter().enumerate();
+    let pair = |(table, spec): (usize, &VariableSpec)| {
+        let shared = spec.shared_row()?;
+        let row = variables.iter().position(|spec| spec.name == shared.name)?;
+        Some(SharedRow { table, row })
+    };
+    tables.filter_map(pair).collect()
 }
 
 impl Layout {
@@ -99,6 +123,7 @@ impl Layout {
             slices,
             num_ps,
             starts,
+            shared_rows: shared_rows(variables),
         }
     }
 
@@ -147,7 +172,13 @@ impl Layout {
             slices,
             num_ps: tables.num_ps + 1,
             starts,
+            shared_rows: shared_rows(variables),
         }
+    }
+
+    /// Returns the dynamic tables whose ids without a row share one.
+    pub fn shared_rows(&self) -> &[SharedRow] {
+        &self.shared_rows
     }
 
     /// Returns the numbers of a variable's slices.
@@ -177,6 +208,7 @@ impl Layout {
                     admit_after,
                     expire_after_steps,
                     expire_after_secs,
+                    shared_row,
                 }) => {
                     let never = |after: Option<u64>| after.unwrap_or(0);
                     let rule = [
@@ -186,6 +218,9 @@ impl Layout {
                         never(expire_after_secs),
                     ];
                     rule.into_iter().for_each(|value| hash.write_u64(value));
+                    if shared_row {
+                        hash.write_u64(3);
+                    }
                 }
             }
             spec.shape

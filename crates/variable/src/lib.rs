@@ -21,7 +21,7 @@ pub use dynamic_table::{Candidate, DynamicRows, DynamicTable, Idle};
 pub use initial_rows::{FirstRows, InitialRows};
 pub use initializer::Initializer;
 pub use keyed::{add_by_key, union_of_keys};
-pub use layout::{Layout, Slice};
+pub use layout::{Layout, SharedRow, Slice, shared_rows};
 pub use partitioner::Partitioner;
 pub use placement::Placement;
 pub use spec::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};

@@ -44,6 +44,22 @@ impl VariableSpec {
         }
     }
 
+    /// Returns the variable that holds the shared row of a dynamic table: the row of all ids without a row. `None` if
+    /// they share none. The variable is updated as a row of the table is, and no id can evict it.
+    pub fn shared_row(&self) -> Option<Self> {
+        self.dynamic().filter(|table| table.shared_row)?;
+        let mut shape = self.shape.clone();
+        if let Some(rows) = shape.first_mut() {
+            *rows = 1;
+        }
+        Some(Self {
+            name: format!("{}/shared_row", self.name),
+            shape,
+            access: Access::Rows,
+            ..self.clone()
+        })
+    }
+
     /// Returns the number of rows: the first dimension, 1 for a scalar. For a dynamic table it is the most rows.
     pub fn rows(&self) -> usize {
         self.shape.first().copied().unwrap_or(1)

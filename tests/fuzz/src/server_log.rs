@@ -24,6 +24,7 @@ fn prepare(update: i32) -> v1::PrepareRequest {
         admit_after: 1,
         expire_after_steps: Some(9),
         expire_after_secs: None,
+        shared_row: true,
     };
     let variables = [
         ("dense", 3, Access::Whole),

@@ -11,7 +11,7 @@ use trainyard_model::AnyModel;
 use trainyard_model_dir::cluster_id;
 use trainyard_run_config::Job;
 use trainyard_tensorflow_formats::tensor_bundle::Bundle;
-use trainyard_variable::{DynamicRows, VariableSpec};
+use trainyard_variable::{DynamicRows, InitialRows, VariableSpec};
 
 use super::order::InputOrder;
 use super::{Found, Match, global_step, told};
@@ -33,7 +33,7 @@ pub(super) fn write(
 ) -> Result<(), Diagnostic> {
     let lacking: Vec<&Match> = matches
         .iter()
-        .filter(|row| row.slot.is_none() && !matches!(row.found, Found::Tensor(_)))
+        .filter(|row| row.slot.is_none() && !matches!(row.found, Found::Tensor(_) | Found::Initial))
         .collect();
     if !lacking.is_empty() {
         let message = format!(
@@ -89,6 +89,10 @@ pub(super) fn write(
                     .find(|known| known.name == slot)
                     .map_or(0.0, |known| known.initial);
                 values.fill(initial);
+            }
+            (Found::Initial, None) => {
+                let rows = 0..spec.rows() as u64;
+                InitialRows::new(spec, job.run.seed).fill_rows(rows, &mut values);
             }
             (_, None) => {}
         }

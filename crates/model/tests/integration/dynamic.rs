@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use trainyard_diagnostic::Diagnostic;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Bytes, Column, FieldKind, Position};
-use trainyard_model::{Canned, Error, ExportOnnx, HashedColumns, Model};
+use trainyard_model::{Canned, Error, ExportOnnx, HashedColumns, Model, any};
 use trainyard_run_config::Job;
 use trainyard_testing::Seed;
 use trainyard_variable::{Access, DynamicTable, Read, Values};
@@ -82,8 +82,7 @@ fn tables_have_the_rules_of_their_feature_and_their_ids_travel_once() {
     let model = build("").unwrap();
     let table = DynamicTable {
         admit_after: 2,
-        expire_after_steps: None,
-        expire_after_secs: None,
+        ..DynamicTable::KEEP_ALL
     };
     let found: Vec<_> = model
         .variables()
@@ -131,6 +130,30 @@ fn tables_have_the_rules_of_their_feature_and_their_ids_travel_once() {
         (users.as_slice(), items.as_slice()),
         "the row without item reads none"
     );
+}
+
+#[test]
+fn shared_rows_are_variables_behind_those_that_a_model_knows() {
+    let own = build("").unwrap().variables().len();
+    let model = parse(&JOB.replace("rows_max", "shared_row = true\nrows_max")).unwrap();
+    assert_eq!(model.variables().len(), own);
+    let features = model
+        .features(&batch(&model, &["a", "b"], &[&[7], &[]]))
+        .unwrap();
+    assert_eq!(model.reads(&features).len(), own);
+    let model = any(model).unwrap();
+    let shared: Vec<_> = model.variables()[own..]
+        .iter()
+        .map(|spec| (spec.name.as_str(), spec.shape.as_slice(), spec.access))
+        .collect();
+    let deep =
+        "dnn/input_from_feature_columns/input_layer/user_embedding/embedding_weights/shared_row";
+    let wide = "linear/linear_model/user/weights/shared_row";
+    let expected = [
+        (wide, &[1, 1][..], Access::Rows),
+        (deep, &[1, 3][..], Access::Rows),
+    ];
+    assert_eq!(shared, expected);
 }
 
 #[test]

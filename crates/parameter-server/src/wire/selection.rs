@@ -21,16 +21,17 @@ pub(crate) fn selection_to_wire(selection: &Selection) -> v1::Selection {
             slice,
             row_set: row_set as u32,
         });
-    let ids = selection.ids.iter().map(|&(slice, id_set)| v1::SliceIds {
+    let slice_ids = |&(slice, id_set): &(u32, usize)| v1::SliceIds {
         slice,
         id_set: id_set as u32,
-    });
+    };
     v1::Selection {
         whole: selection.whole.clone(),
         row_sets: selection.row_sets.iter().map(row_set).collect(),
         rows: rows.collect(),
         id_sets: selection.id_sets.iter().map(id_set).collect(),
-        ids: ids.collect(),
+        ids: selection.ids.iter().map(slice_ids).collect(),
+        counted: selection.counted.iter().map(slice_ids).collect(),
     }
 }
 
@@ -43,6 +44,7 @@ pub(crate) fn selection_from_wire(
 ) -> Result<Arc<Selection>, payload::LengthError> {
     let row_sets = named.row_sets.iter().map(|set| payload::rows(&set.rows));
     let id_sets = named.id_sets.iter().map(|set| payload::ids(&set.ids));
+    let slice_ids = |ids: &v1::SliceIds| (ids.slice, ids.id_set as usize);
     Ok(Arc::new(Selection {
         whole: named.whole.clone(),
         rows: named
@@ -51,11 +53,8 @@ pub(crate) fn selection_from_wire(
             .map(|rows| (rows.slice, rows.row_set as usize))
             .collect(),
         row_sets: row_sets.collect::<Result<_, _>>()?,
-        ids: named
-            .ids
-            .iter()
-            .map(|ids| (ids.slice, ids.id_set as usize))
-            .collect(),
+        ids: named.ids.iter().map(slice_ids).collect(),
         id_sets: id_sets.collect::<Result<_, _>>()?,
+        counted: named.counted.iter().map(slice_ids).collect(),
     }))
 }

@@ -178,7 +178,33 @@ pub fn pulled_to_wire(pulled: Pulled, unchanged: Vec<u32>) -> v1::Pulled {
         unchanged,
         lead: pulled.lead,
         reached: pulled.reached,
+        without_row: pulled
+            .without_row
+            .iter()
+            .map(|places| bits(places))
+            .collect(),
     }
+}
+
+/// Returns a bit for each place up to the last one, from the lowest bit of the first byte on.
+fn bits(places: &[u32]) -> Bytes {
+    let bytes = places.last().map_or(0, |last| *last as usize / 8 + 1);
+    let mut bits = vec![0_u8; bytes];
+    for place in places {
+        bits[*place as usize / 8] |= 1 << (place % 8);
+    }
+    bits.into()
+}
+
+/// Returns the places whose bits are 1, ascending.
+fn places(bits: &Bytes) -> Vec<u32> {
+    let of_byte = |(byte, place): (&u8, u32)| {
+        let byte = *byte;
+        (0..8)
+            .filter(move |bit| byte & (1 << bit) > 0)
+            .map(move |bit| place * 8 + bit)
+    };
+    bits.iter().zip(0..).flat_map(of_byte).collect()
 }
 
 /// Returns the outcome of a pull in a message, and the places of the whole slices that are left out.
@@ -195,6 +221,24 @@ pub fn pulled_from_wire(pulled: v1::Pulled) -> (Pulled, Vec<u32>) {
         ticket,
         lead: pulled.lead,
         updates: pulled.updates,
+        without_row: pulled.without_row.iter().map(places).collect(),
     };
     (outcome, pulled.unchanged)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn places_of_ids_without_a_row_come_back_from_their_bits(
+            expected in prop::collection::btree_set(0_u32..300, 0..40),
+        ) {
+            let expected: Vec<u32> = expected.into_iter().collect();
+            prop_assert_eq!(places(&bits(&expected)), expected);
+        }
+    }
 }

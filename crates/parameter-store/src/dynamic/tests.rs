@@ -144,6 +144,11 @@ fn gradient(id: u64, pushes: u64) -> [f32; WIDTH] {
     [(id % 7) as f32 - 3.0 + pushes as f32 * 0.25, 1.0]
 }
 
+/// Whether a push only counts an id. A reader has learned that it has no row, which may be wrong by now.
+fn is_counted(table: DynamicTable, id: u64, now: Timestamp) -> bool {
+    table.shared_row && (id + now.pushes).is_multiple_of(3)
+}
+
 fn push(slices: &[DynamicSlice], now: Timestamp, ids: &[u64]) {
     for slice in slices {
         let own: Vec<u64> = ids
@@ -156,6 +161,9 @@ fn push(slices: &[DynamicSlice], now: Timestamp, ids: &[u64]) {
             continue;
         }
         slice.check_ids(0, &own).expect("the ids are good");
+        let (counted, own): (Vec<u64>, Vec<u64>) = own
+            .into_iter()
+            .partition(|id| is_counted(slice.table, *id, now));
         let gradients: Vec<f32> = own
             .iter()
             .flat_map(|id| gradient(*id, now.pushes))
@@ -165,8 +173,11 @@ fn push(slices: &[DynamicSlice], now: Timestamp, ids: &[u64]) {
                 now,
                 optimizer_step: None,
             },
-            &own,
-            &gradients,
+            Occurrences {
+                ids: &own,
+                gradient: &gradients,
+                counted: &counted,
+            },
             &mut Vec::new(),
         );
     }
@@ -247,6 +258,9 @@ impl Twin {
         }
         self.rows.sort_by_key(|row| (row.used, row.id));
         for &id in ids {
+            if is_counted(self.table, id, now) {
+                continue;
+            }
             match self.rows.iter_mut().find(|row| row.id == id) {
                 Some(row) => {
                     let values = &mut row.values;
@@ -289,11 +303,12 @@ impl Twin {
 
 fn tables() -> impl Strategy<Value = DynamicTable> {
     let never_or = |most: u64| prop::option::of(1..most);
-    (1_u32..4, never_or(8), never_or(6)).prop_map(
-        |(admit_after, expire_after_steps, expire_after_secs)| DynamicTable {
+    (1_u32..4, never_or(8), never_or(6), any::<bool>()).prop_map(
+        |(admit_after, expire_after_steps, expire_after_secs, shared_row)| DynamicTable {
             admit_after,
             expire_after_steps,
             expire_after_secs,
+            shared_row,
         },
     )
 }
@@ -325,6 +340,10 @@ proptest! {
             push(&slices, now, &ids);
             twin.push(now, &ids);
             prop_assert_eq!(read(&slices, &all), twin.read(&all));
+            let mut values = vec![0.0; all.len() * WIDTH];
+            let without_row = slices[0].read_with_row(&all, &mut values);
+            let expected = (0..).zip(&all).filter(|(_, id)| twin.rows.iter().all(|row| row.id != **id));
+            prop_assert_eq!(without_row, expected.map(|(place, _)| place).collect::<Vec<u32>>());
             let status = slices[0].status();
             prop_assert_eq!((status.rows, status.gradients_dropped), (twin.rows.len() as u64, twin.dropped));
             let state = slices[0].state.read();

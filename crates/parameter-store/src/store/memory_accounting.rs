@@ -126,8 +126,8 @@ impl Store {
     /// micro-batch. If only the copies for a checkpoint in progress do not fit, the push may be repeated when the
     /// checkpoint has been written.
     pub(super) fn check_push(&self, resolved: &Resolved, part: u64) -> Result<(), Error> {
-        let most = resolved
-            .ids()
+        let ids = || resolved.ids().chain(resolved.counted());
+        let most = ids()
             .map(|(_, slice, ids)| slice.growth_max(ids.len()))
             .sum::<u64>()
             + resolved
@@ -144,9 +144,7 @@ impl Store {
             let rows = resolved
                 .rows()
                 .map(|(_, slice, rows)| slice.row_bytes(rows.len()));
-            let ids = resolved
-                .ids()
-                .map(|(_, slice, ids)| slice.aside_max(ids.len()));
+            let ids = ids().map(|(_, slice, ids)| slice.aside_max(ids.len()));
             whole.chain(rows).chain(ids).sum()
         } else {
             0
@@ -166,12 +164,10 @@ impl Store {
             return Ok(());
         }
         // Memory is nearly used up, so it pays to find out which rows and ids are new.
-        let new = resolved
-            .ids()
-            .map(|(_, slice, ids)| match slice.count_new(ids) {
-                0 => 0,
-                new => slice.growth_max(new),
-            });
+        let new = ids().map(|(_, slice, ids)| match slice.count_new(ids) {
+            0 => 0,
+            new => slice.growth_max(new),
+        });
         let rows: u64 = resolved
             .rows()
             .map(|(_, slice, rows)| slice.growth(rows))

@@ -8,16 +8,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::reading::Reading;
+use crate::reading::{ReadAtOnce, Reading};
 use crate::selection::Resolved;
 use crate::slice::Slice;
 use crate::{Replaced, Selection};
+use trainyard_variable::union_of_keys;
 
 /// The values that the latest step has replaced.
 #[derive(Debug, Default)]
 pub(super) struct Previous {
     /// Version of the values; absent = no step has been applied since the store was prepared.
     version: Option<u64>,
+    /// The ids that had no row and shared one are named as counted ones, without values.
     resolved: Arc<Resolved>,
     /// Values in the order of the selection. Their memory is reused at each step.
     values: Vec<f32>,
@@ -32,14 +34,68 @@ impl Previous {
         dense_update_tables: &[(u32, Arc<Slice>)],
     ) {
         self.version = Some(version);
+        let named = with_counted(named);
         self.resolved = if dense_update_tables.is_empty() {
-            Arc::clone(named)
+            named
         } else {
-            with_all(named, dense_update_tables)
+            with_all(&named, dense_update_tables)
         };
         let mut reading = Reading::new(Arc::clone(&self.resolved), Vec::new());
         self.values.resize(reading.remaining(), 0.0);
         reading.read(&mut self.values);
+        let without_row = reading.take_without_row();
+        if without_row.iter().any(|places| !places.is_empty()) {
+            self.count_without_row(&without_row);
+        }
+    }
+
+    /// Names the ids at these places, for each slice of ids, as counted ones, and removes their values.
+    fn count_without_row(&mut self, without_row: &[Vec<u32>]) {
+        let mut selection = Selection::clone(&self.resolved.selection);
+        let mut counted = Vec::new();
+        let begin: usize = self
+            .resolved
+            .whole_lengths()
+            .map(|(_, length)| length)
+            .sum();
+        let by_row: usize = self.resolved.row_lengths().map(|(_, length)| length).sum();
+        let mut ids_values = self.values.split_off(begin + by_row);
+        let mut rest = ids_values.as_mut_slice();
+        for (place, (slice, without_row)) in self.resolved.ids.iter().zip(without_row).enumerate() {
+            let (number, set) = selection.ids[place];
+            let ids = &self.resolved.selection.id_sets[set];
+            let (values, others) = rest.split_at_mut(ids.len() * slice.width);
+            rest = others;
+            let mut without = Vec::with_capacity(without_row.len());
+            let mut with = Vec::with_capacity(ids.len() - without_row.len());
+            let mut next = without_row.iter().peekable();
+            for ((&id, at), values) in ids
+                .iter()
+                .zip(0..)
+                .zip(values.chunks_exact(slice.width.max(1)))
+            {
+                if next.next_if(|place| **place == at).is_some() {
+                    without.push(id);
+                } else {
+                    with.push(id);
+                    self.values.extend_from_slice(values);
+                }
+            }
+            if !without.is_empty() {
+                selection.ids[place].1 = selection.id_sets.len();
+                selection.id_sets.push(with);
+                selection.counted.push((number, selection.id_sets.len()));
+                selection.id_sets.push(without);
+                counted.push(Arc::clone(slice));
+            }
+        }
+        self.resolved = Arc::new(Resolved {
+            selection: Arc::new(selection),
+            whole: self.resolved.whole.clone(),
+            rows: self.resolved.rows.clone(),
+            ids: self.resolved.ids.clone(),
+            counted,
+        });
     }
 
     /// Returns the values and their selection.
@@ -66,7 +122,11 @@ impl Previous {
     }
 
     /// Replaces values that were read after the step by those before it.
-    pub(super) fn lay_over(&self, wanted: &Resolved, values: &mut [f32]) {
+    pub(super) fn lay_over(&self, wanted: &Resolved, read: ReadAtOnce<'_>) {
+        let ReadAtOnce {
+            values,
+            without_row,
+        } = read;
         let theirs = places(wanted);
         let own = places(&self.resolved);
         let asked = &wanted.selection;
@@ -94,7 +154,22 @@ impl Previous {
         }
         let to = &to[asked.rows.len()..];
         let from = &from[kept.rows.len()..];
-        for (((number, set), slice), to) in asked.ids.iter().zip(&wanted.ids).zip(to) {
+        let of_ids = asked.ids.iter().zip(&wanted.ids).zip(to);
+        for (place, (((number, set), slice), to)) in of_ids.enumerate() {
+            if let Some(without_row) = without_row.get_mut(place).filter(|_| slice.shares_row()) {
+                let (with, without) = (kept.ids_of(*number), kept.counted_of(*number));
+                let now = std::mem::take(without_row);
+                let ids = asked.id_sets[*set].iter().zip(0..);
+                let had_none = ids.filter(|(id, place)| match with.binary_search(id) {
+                    Ok(_) => false,
+                    Err(_) => without.binary_search(id).is_ok() || now.binary_search(place).is_ok(),
+                });
+                *without_row = had_none.map(|(_, place)| place).collect();
+                for place in without_row.iter() {
+                    let begin = to.start + *place as usize * slice.width;
+                    values[begin..begin + slice.width].fill(0.0);
+                }
+            }
             if let Some(place) = kept.ids.iter().position(|(known, _)| known == number) {
                 let old = (
                     kept.id_sets[kept.ids[place].1].as_slice(),
@@ -109,6 +184,39 @@ impl Previous {
             }
         }
     }
+}
+
+/// Returns the selection, in which the counted ids are named as the others are.
+fn with_counted(named: &Arc<Resolved>) -> Arc<Resolved> {
+    if named.counted.is_empty() {
+        return Arc::clone(named);
+    }
+    let mut selection = Selection::clone(&named.selection);
+    selection.counted.clear();
+    let mut ids = named.ids.clone();
+    for ((number, set), slice) in named.selection.counted.iter().zip(&named.counted) {
+        match selection.ids.iter().position(|(known, _)| known == number) {
+            Some(place) => {
+                let both = [
+                    named.selection.ids_of(*number),
+                    named.selection.counted_of(*number),
+                ];
+                selection.ids[place].1 = selection.id_sets.len();
+                selection.id_sets.push(union_of_keys(both.into_iter()));
+            }
+            None => {
+                selection.ids.push((*number, *set));
+                ids.push(Arc::clone(slice));
+            }
+        }
+    }
+    Arc::new(Resolved {
+        selection: Arc::new(selection),
+        whole: named.whole.clone(),
+        rows: named.rows.clone(),
+        ids,
+        counted: Vec::new(),
+    })
 }
 
 /// Returns the range of the values of each named slice.
@@ -156,10 +264,12 @@ fn with_all(named: &Resolved, dense_update_tables: &[(u32, Arc<Slice>)]) -> Arc<
     }
     let whole = named.whole.clone();
     let ids = named.ids.clone();
+    let counted = named.counted.clone();
     Arc::new(Resolved {
         selection: Arc::new(selection),
         whole,
         rows,
         ids,
+        counted,
     })
 }

@@ -320,6 +320,9 @@ pub struct Pulled {
     pub lead: u64,
     /// For each whole slice, the least number of updates of the values that are read.
     pub updates: Vec<u64>,
+    /// For each slice of ids, the places of those ids that have no row and share one, ascending. Their values are 0.
+    /// Empty if no such table is read.
+    pub without_row: Vec<Vec<u32>>,
 }
 
 /// A push, a pull, or a push and then a pull, which sees the pushed gradients: one round trip to one store.

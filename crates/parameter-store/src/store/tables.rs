@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::dynamic::{DynamicSlice, DynamicStatus};
+use crate::dynamic::{DynamicSlice, DynamicStatus, Occurrences};
 use crate::extent::Extent;
 use crate::gradients::GradientTail;
 use crate::lru::{Timestamp, UpdatePoint};
@@ -19,6 +19,13 @@ pub(super) struct Tables {
     slices: RwLock<BTreeMap<u32, Arc<DynamicSlice>>>,
     /// Counters of slices that were replaced, by variable, because counters must not decrease.
     before: RwLock<BTreeMap<String, DynamicStatus>>,
+}
+
+/// The slices of dynamic tables that a request names.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) ids: Vec<Arc<DynamicSlice>>,
+    pub(super) counted: Vec<Arc<DynamicSlice>>,
 }
 
 impl Tables {
@@ -38,15 +45,37 @@ impl Tables {
         std::mem::replace(&mut *self.slices.write(), slices.collect())
     }
 
-    /// Finds the slices that a request names, and checks its ids.
-    pub(super) fn resolve(
+    /// Finds the slices of which a request names ids, and those of which it only counts some. Checks the ids.
+    pub(super) fn resolve(&self, ps: usize, selection: &Selection) -> Result<Found, Error> {
+        if selection.ids.is_empty() && selection.counted.is_empty() {
+            return Ok(Found::default());
+        }
+        let ids = self.find(ps, selection, &selection.ids)?;
+        let counted = self.find(ps, selection, &selection.counted)?;
+        for ((number, _), slice) in selection.counted.iter().zip(&counted) {
+            if !slice.shares_row() {
+                return Err(Error::BadRequest(format!(
+                    "ids that are only counted must be of a table with a shared row, given slice {number}"
+                )));
+            }
+            let others = selection.ids_of(*number);
+            let counted = selection.counted_of(*number);
+            if let Some(id) = counted.iter().find(|id| others.binary_search(id).is_ok()) {
+                return Err(Error::BadRequest(format!(
+                    "an id of slice {number} must be counted or have a gradient, given both for {id}"
+                )));
+            }
+        }
+        Ok(Found { ids, counted })
+    }
+
+    /// Finds slices, and checks their ids.
+    fn find(
         &self,
         ps: usize,
         selection: &Selection,
+        named: &[(u32, usize)],
     ) -> Result<Vec<Arc<DynamicSlice>>, Error> {
-        if selection.ids.is_empty() {
-            return Ok(Vec::new());
-        }
         let held = self.slices.read();
         let mut found = BTreeSet::new();
         let resolve = |&(number, set): &(u32, usize)| {
@@ -71,7 +100,7 @@ impl Tables {
             slice.check_ids(number, ids)?;
             Ok(Arc::clone(slice))
         };
-        selection.ids.iter().map(resolve).collect()
+        named.iter().map(resolve).collect()
     }
 
     /// Applies a push to every table: gradients to the tables that it names, and the new time to the others.
@@ -86,19 +115,32 @@ impl Tables {
             gradients,
             mut begin,
         } = gradient;
-        for (_, slice, ids) in resolved.ids() {
+        let selection = &resolved.selection;
+        for (number, slice, ids) in resolved.ids() {
             let length = ids.len() * slice.width;
             let gradient = gradients.get(begin..begin + length, &mut scratch.gradient);
-            slice.apply(point, ids, gradient, &mut scratch.places);
+            let occurrences = Occurrences {
+                ids,
+                gradient,
+                counted: selection.counted_of(number),
+            };
+            slice.apply(point, occurrences, &mut scratch.places);
             begin += length;
         }
+        let names =
+            |named: &[(u32, usize)], number: u32| named.iter().any(|(named, _)| *named == number);
+        for (number, slice, counted) in resolved.counted() {
+            if !names(&selection.ids, number) {
+                let occurrences = Occurrences {
+                    ids: &[],
+                    gradient: &[],
+                    counted,
+                };
+                slice.apply(point, occurrences, &mut scratch.places);
+            }
+        }
         for (number, slice) in self.slices.read().iter() {
-            if !resolved
-                .selection
-                .ids
-                .iter()
-                .any(|(named, _)| named == number)
-            {
+            if !names(&selection.ids, *number) && !names(&selection.counted, *number) {
                 slice.pass(point.now);
             }
         }

@@ -16,6 +16,7 @@ mod memory;
 mod preparing;
 mod publication;
 mod reading;
+mod shared_rows;
 mod stripes;
 mod synchronous;
 

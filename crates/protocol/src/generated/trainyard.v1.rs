@@ -126,6 +126,9 @@ pub struct DynamicTable {
     /// seconds of training without an id until its row is removed; 0 = never
     #[prost(uint64, tag = "3")]
     pub expire_after_secs: u64,
+    /// ids without a row read and train one shared row, which is a variable of its own
+    #[prost(bool, tag = "4")]
+    pub shared_row: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Variable {
@@ -511,6 +514,10 @@ pub struct Selection {
     pub id_sets: ::prost::alloc::vec::Vec<IdSet>,
     #[prost(message, repeated, tag = "5")]
     pub ids: ::prost::alloc::vec::Vec<SliceIds>,
+    /// Of a push: ids of tables with a shared row that occurred without a row and read the shared one. Each occurrence is
+    /// counted, and there are no gradients. A slice has no id both here and in `ids`.
+    #[prost(message, repeated, tag = "6")]
+    pub counted: ::prost::alloc::vec::Vec<SliceIds>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Push {
@@ -624,6 +631,11 @@ pub struct Pulled {
     /// pushes applied: one more than `version` if or_before has read older values
     #[prost(uint64, tag = "7")]
     pub reached: u64,
+    /// For each entry of `ids`, if the table of one of them has a shared row: a bit for each id, from the lowest bit of the
+    /// first byte on. 1 = the id has no row, and reads the shared row instead of its values in the payload. The bits of a
+    /// table without a shared row are left out.
+    #[prost(bytes = "bytes", repeated, tag = "8")]
+    pub without_row: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StepReply {

@@ -47,6 +47,7 @@ fn what_is_not_said_has_its_default() {
         admit_after: 1,
         expire_after_steps: None,
         expire_after_secs: None,
+        shared_row: false,
     };
     let expected = FeatureKind::Dynamic {
         column: "user".into(),
@@ -62,13 +63,14 @@ fn what_is_not_said_has_its_default() {
 #[test]
 fn every_rule_is_read() {
     let said = "kind = \"dynamic\"\nadmit_after = 3\nexpire_after_steps = 100_000\nexpire_after_secs = 3600\n\
-                rows_max = 5000\nintegers = true\nwide = true";
+                rows_max = 5000\nshared_row = true\nintegers = true\nwide = true";
     let job = parse(&JOB.replace("kind = \"dynamic\"", said)).unwrap();
     let table = DynamicConfig {
         rows_max: 5000,
         admit_after: 3,
         expire_after_steps: Some(100_000),
         expire_after_secs: Some(3600),
+        shared_row: true,
     };
     let expected = FeatureKind::Dynamic {
         column: "user".into(),
@@ -128,6 +130,11 @@ fn mistakes_say_what_a_dynamic_feature_needs() {
     );
     refused(
         "deep = {",
+        "shared_row = \"yes\"\ndeep = {",
+        &["shared_row must be", "yes"],
+    );
+    refused(
+        "deep = {",
         "expire_after_secs = \"1h\"\ndeep = {",
         &["expire_after_secs must be"],
     );
@@ -177,6 +184,7 @@ fn features_that_share_a_table_share_its_rules() {
     assert_eq!(two("kind = \"dynamic\"").unwrap().features.len(), 2);
     for more in [
         "kind = \"dynamic\"\nadmit_after = 2",
+        "kind = \"dynamic\"\nshared_row = true",
         "kind = \"hashed\"\nbuckets = 1000000",
     ] {
         let text = render_all(&two(more).unwrap_err());
@@ -185,7 +193,7 @@ fn features_that_share_a_table_share_its_rules() {
             "{text}"
         );
         assert!(
-            text.contains("give them the same kind, rows_max, admit_after and expiry"),
+            text.contains("give them the same kind, rows_max, admit_after, expiry and shared_row"),
             "{text}"
         );
     }

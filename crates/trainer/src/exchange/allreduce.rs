@@ -16,7 +16,7 @@ use trainyard_cluster_client::{
 use trainyard_collective::Collective;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_parameter_store::{BatchId, MicroBatch, Opened};
-use trainyard_variable::{Gradients, Layout, Reads, StepNumber};
+use trainyard_variable::{Gradients, Layout, StepNumber};
 
 use self::gradient_reducer::{AfterStep, GradientReducer, RowGradients};
 use self::row_pushes::RowPushes;
@@ -27,6 +27,7 @@ use crate::compute::reads;
 use crate::failure::Failure;
 use crate::replica::Replica;
 use crate::session::Session;
+use crate::sparse::{MeanGradients, SparsePart};
 use crate::step_metrics::{Sent, StepMetrics};
 use crate::training_task::TrainingTask;
 use crate::{GroupAssignment, LeaveReason};
@@ -59,11 +60,10 @@ pub(crate) enum Ended {
     Broken(Diagnostic),
 }
 
-/// The lane of a batch among those of the member's step, and the reads of the batch.
+/// The lane of a batch, and its place among those of the member's step.
 pub(crate) struct MemberPart {
     place: usize,
     lane: u32,
-    reads: Reads,
 }
 
 /// The step that the group computes.
@@ -243,7 +243,6 @@ impl<'a> Allreduce<'a> {
                 part: MemberPart {
                     place: next.place,
                     lane: next.lane,
-                    reads,
                 },
             }),
         })
@@ -304,11 +303,18 @@ impl<'a> Allreduce<'a> {
         if count == 0 {
             return Ok(Some(Ended::Leave(LeaveReason::InputExhausted)));
         }
-        let (named, gradients) = self
+        let MeanGradients {
+            reads,
+            counted,
+            gradients,
+        } = self
             .reducer
             .mean(summed)
             .map_err(|problem| broken_message(&problem))?;
-        let step_of_all = self.session.parameters.plan_whole_step(&named, self.step);
+        let step_of_all = self
+            .session
+            .parameters
+            .plan_whole_step(reads, counted, self.step);
         let first = BatchId {
             pass: 0,
             shard: 0,
@@ -389,10 +395,16 @@ impl Exchange for Allreduce<'_> {
         computed: ComputedBatch<MemberPart>,
         metrics: &mut StepMetrics<'_>,
     ) -> Result<(), Failure> {
-        let MemberPart { place, lane, reads } = computed.part;
+        let MemberPart { place, lane } = computed.part;
         let sent = computed.sent;
         self.held = computed.held;
-        let rows = self.reducer.add(place, lane, reads, computed.gradients);
+        let part = SparsePart {
+            lane,
+            reads: computed.step.reads().clone(),
+            counted: computed.step.counted().to_vec(),
+            gradients: computed.gradients,
+        };
+        let rows = self.reducer.add(place, part);
         if self.tables > 0 {
             self.push_rows(computed.step, sent, rows, metrics).await?;
         }

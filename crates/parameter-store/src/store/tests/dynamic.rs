@@ -5,7 +5,7 @@ use trainyard_variable::DynamicTable;
 use super::*;
 
 /// A table of at most 8 rows of width 2, SGD with learning rate 1, on one server.
-fn prepare_table(table: DynamicTable) -> Prepare<'static> {
+pub(super) fn prepare_table(table: DynamicTable) -> Prepare<'static> {
     let mut variables = vec![
         spec("bias", &[2], Access::Whole),
         spec("user", &[8, 2], Access::Dynamic(table)),

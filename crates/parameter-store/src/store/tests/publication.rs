@@ -170,6 +170,7 @@ fn push(store: &Store, seq: u64, rows: &[u32], ids: &[u64]) {
         row_sets: vec![rows.to_vec()],
         ids: vec![(2, 0)],
         id_sets: vec![ids.to_vec()],
+        ..Selection::default()
     };
     let count = 2 + rows.len() * WIDTH + ids.len() * 2;
     let gradients: Vec<f32> = (0..count)

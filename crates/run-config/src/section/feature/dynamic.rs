@@ -27,6 +27,9 @@ section! {
         expire_after_steps: Option<u64> = integer(1..=EXPIRE_AFTER_MAX).optional("never");
         /// an id that does not occur for this many seconds of training loses its row
         expire_after_secs: Option<u64> = integer(1..=EXPIRE_AFTER_MAX).optional("never");
+        /// ids without a row read and train one row that they share, as those beyond a vocabulary do; otherwise each reads
+        /// the initial values that its own row would have
+        shared_row: bool = flag().or(false);
     }
 }
 
@@ -38,6 +41,7 @@ impl DynamicKeys {
             admit_after: self.admit_after,
             expire_after_steps: self.expire_after_steps,
             expire_after_secs: self.expire_after_secs,
+            shared_row: self.shared_row,
         }
     }
 }

@@ -340,7 +340,7 @@ pub(super) fn check_tables(root: &Section<'_>, features: &[FeatureConfig]) {
             let what = "other rules of a dynamic table, or only one of them has one".to_owned();
             (
                 what,
-                "give them the same kind, rows_max, admit_after and expiry, or tables of their own",
+                "give them the same kind, rows_max, admit_after, expiry and shared_row, or tables of their own",
             )
         } else if buckets(one_kind) != buckets(other_kind) {
             let ids = |kind| buckets(kind).unwrap_or(0);

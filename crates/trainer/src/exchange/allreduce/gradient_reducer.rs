@@ -11,9 +11,9 @@ use tokio_util::task::AbortOnDropHandle;
 use trainyard_collective::{Collective, Error, Plan};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_protocol::limits::{BUCKET_BYTES, BUCKETS_AT_ONCE};
-use trainyard_variable::{Access, Gradients, Read, Reads, StepNumber, VariableSpec};
+use trainyard_variable::{Access, Gradients, Read, StepNumber, VariableSpec};
 
-use crate::sparse::{SparsePart, decode, encode, merge};
+use crate::sparse::{MeanGradients, SparsePart, decode, encode, merge};
 
 /// Number of buckets for a model whose gradients would fit fewer: the first buckets are sent while the last are
 /// computed.
@@ -173,14 +173,8 @@ impl<'a> GradientReducer<'a> {
     }
 
     /// Adds the other gradients of a lane. Returns the gradients of rows and ids, unless they are gathered here.
-    pub(super) fn add(
-        &mut self,
-        place: usize,
-        lane: u32,
-        reads: Reads,
-        gradients: Gradients,
-    ) -> Gradients {
-        for (variable, gradient) in gradients.iter().enumerate() {
+    pub(super) fn add(&mut self, place: usize, part: SparsePart) -> Gradients {
+        for (variable, gradient) in part.gradients.iter().enumerate() {
             self.take(place, variable, gradient);
         }
         for variable in 0..self.variables.len() {
@@ -191,7 +185,7 @@ impl<'a> GradientReducer<'a> {
         let count = self.variables.len();
         self.control[count] += 1.0;
         if !self.gathers {
-            return gradients;
+            return part.gradients;
         }
         let named = |read: Read| {
             if read == Read::Whole {
@@ -200,12 +194,8 @@ impl<'a> GradientReducer<'a> {
                 read
             }
         };
-        let reads = reads.into_iter().map(named).collect();
-        self.sparse.push(SparsePart {
-            lane,
-            reads,
-            gradients,
-        });
+        let reads = part.reads.into_iter().map(named).collect();
+        self.sparse.push(SparsePart { reads, ..part });
         Gradients::new()
     }
 
@@ -294,7 +284,7 @@ impl<'a> GradientReducer<'a> {
     }
 
     /// Returns the mean over the micro-batches of the step: what it updates, and the gradients.
-    pub(super) fn mean(&mut self, summed: ReducedGradients) -> Result<(Reads, Gradients), String> {
+    pub(super) fn mean(&mut self, summed: ReducedGradients) -> Result<MeanGradients, String> {
         let rank = self.collective.group().rank;
         let others = summed
             .gifts
@@ -315,7 +305,11 @@ impl<'a> GradientReducer<'a> {
             ));
         }
         let share = 1.0 / summed.count.max(1) as f32;
-        let (mut reads, mut gradients) = merge(&mut parts, self.variables, share);
+        let MeanGradients {
+            mut reads,
+            counted,
+            mut gradients,
+        } = merge(&mut parts, self.variables, share);
         for (variable, spec) in self.variables.iter().enumerate() {
             // A variable of which no micro-batch has a gradient does not change.
             if spec.access != Access::Whole || self.control[variable] == 0.0 {
@@ -333,7 +327,11 @@ impl<'a> GradientReducer<'a> {
             }
             (reads[variable], gradients[variable]) = (Read::Whole, values);
         }
-        Ok((reads, gradients))
+        Ok(MeanGradients {
+            reads,
+            counted,
+            gradients,
+        })
     }
 
     /// Keeps buffers for the next step.
