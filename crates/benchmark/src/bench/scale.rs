@@ -1,12 +1,13 @@
 //! `trainyard bench scale`: rate by number of workers, of parameter servers alone or of the training of a job.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
 use serde_json::json;
 use trainyard_cluster_spec::Role;
 use trainyard_command::{Format, RuntimeThreads, print};
-use trainyard_diagnostic::Diagnostic;
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Job, StrategyKind};
 
 use super::arguments::{BenchPs, BenchScale, BenchTrain};
@@ -225,6 +226,14 @@ fn bench_each(
     mut measure: impl FnMut(usize) -> Result<Measured, Vec<Diagnostic>>,
 ) -> Result<(), Vec<Diagnostic>> {
     let one = |problem: Diagnostic| vec![problem];
+    // Before the measurement, which takes long.
+    if let Some(path) = &arguments.plot
+        && path.symlink_metadata().is_ok()
+    {
+        let message = format!("--plot {}: there is a file of that name", path.display());
+        let problem = Diagnostic::error(Code::E1000, message);
+        return Err(one(problem.help("name a new file, or remove that one")));
+    }
     let cores = Conditions::of_one_process().cores;
     let text = arguments.format == Format::Text;
     if text {
@@ -266,7 +275,8 @@ fn bench_each(
             .collect(),
         linear: points.first().map_or(0.0, |first| first.measured.linear(1)),
     };
-    std::fs::write(path, svg(&curve))
+    std::fs::File::create_new(path)
+        .and_then(|mut file| file.write_all(svg(&curve).as_bytes()))
         .map_err(|error| one(broken(&format!("write {}", path.display()), error)))
 }
 

@@ -379,7 +379,7 @@ mod tests {
         };
         let launch = Launch::new(
             &command,
-            1,
+            RuntimeThreads::shared_by(1, 0),
             Path::new("cluster.toml"),
             Path::new("report.json"),
         );
@@ -413,7 +413,7 @@ mod tests {
         };
         Launch::new(
             &command,
-            1,
+            RuntimeThreads::shared_by(1, 0),
             Path::new("cluster.toml"),
             Path::new("report.json"),
         )
