@@ -31,6 +31,31 @@ fn bench(arguments: &[&str]) -> Value {
     })
 }
 
+trial!(a_job_that_trains_in_one_process_and_a_picture_without_a_folder_are_refused_before_the_measurement);
+fn a_job_that_trains_in_one_process_and_a_picture_without_a_folder_are_refused_before_the_measurement()
+ {
+    let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/iris.toml");
+    let job = job.to_string_lossy();
+    let refused = |more: &[&str], part: &str| {
+        let scale = ["bench", "scale", "--train", &job, "--seconds", "1"];
+        let output = Command::new(program("trainyard"))
+            .args([&scale[..], more].concat())
+            .output()
+            .expect("the program starts");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains(part), "{told}");
+        assert!(
+            !told.contains("[ps:0]") && output.stdout.is_empty(),
+            "{told}"
+        );
+    };
+    for kind in ["one_device", "mirrored", "central_storage"] {
+        let set = format!("strategy.kind=\"{kind}\"");
+        refused(&["--set", &set], "trains in one process");
+    }
+    refused(&["--plot", "nowhere/curve.svg"], "nowhere/curve.svg");
+}
+
 /// Trains the bundled irises for a second.
 fn bench_iris(cluster: &str) -> Value {
     let job = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/iris.toml");

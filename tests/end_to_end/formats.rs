@@ -1,6 +1,7 @@
 //! The same records in every format that a job can name: training ends with the same bits.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use trainyard_tests::{Draw, TestCluster};
 
@@ -564,4 +565,43 @@ fn a_bad_row_is_known_by_its_number_in_every_format() {
             "{format_name}"
         );
     }
+}
+
+trial!(a_chief_refuses_training_files_of_two_units_before_it_writes_anything);
+fn a_chief_refuses_training_files_of_two_units_before_it_writes_anything() {
+    let cluster = TestCluster::new(1, 1, 8, "");
+    let file = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/input/testdata");
+        folder.join(name).display().to_string()
+    };
+    let files = [file("duration_s.parquet"), file("duration_ms.parquet")];
+    let model_dir = cluster.model_dir();
+    let job = format!(
+        "model_dir = {model_dir:?}\n[input]\nformat = \"parquet\"\nlabel = {{ column = \"d\" }}\ntrain = {{ files = {files:?}, epochs = 1 }}\n\
+         [[feature]]\ncolumn = \"d\"\nkind = \"numeric\"\n[model]\nkind = \"linear_regressor\"\n"
+    );
+    std::fs::write(&cluster.job, job).expect("the job is written");
+    let ended = cluster.start("chief", 0, &[]).wait(LIMIT);
+    assert_eq!(ended.code, 65, "{}", ended.output);
+    for part in [
+        "E4003",
+        "`d`",
+        "durations in seconds in",
+        "durations in milliseconds in",
+        "duration_ms.parquet",
+    ] {
+        assert!(ended.output.contains(part), "{part}: {}", ended.output);
+    }
+    let made = std::fs::read_dir(&model_dir).expect("a folder");
+    let names: Vec<String> = made
+        .map(|entry| {
+            entry
+                .expect("a file")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|name| name.starts_with("model.ckpt"))
+        .collect();
+    assert!(names.is_empty(), "{names:?}");
 }

@@ -111,6 +111,38 @@ fn batches_that_would_spoil_the_parameters_are_done_with_and_the_others_count() 
     }
 }
 
+trial!(a_job_of_which_no_batch_updates_the_model_fails_however_it_is_started);
+fn a_job_of_which_no_batch_updates_the_model_fails_however_it_is_started() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_rows(&folder.path().join("train.csv"), 100, |_| true);
+    let told_of = |ended: &Ended| {
+        assert_eq!(ended.code, 65, "{}", ended.output);
+        for part in ["E5001", "no batch has updated the model", "normalizer"] {
+            assert!(ended.output.contains(part), "{part}: {}", ended.output);
+        }
+    };
+    told_of(&up(folder.path(), "[\"train.csv\"]\nepochs = 1", ""));
+    let job = folder
+        .path()
+        .join("job.toml")
+        .to_string_lossy()
+        .into_owned();
+    let run = |arguments: &[&str]| Program::start("trainyard", arguments, &[]).wait(LIMIT);
+    // At its end, and from the start.
+    told_of(&run(&["train", &job]));
+    let again = folder.path().join("again").to_string_lossy().into_owned();
+    told_of(&run(&["train", &job, "--model-dir", &again]));
+    let checked = run(&["check", &job]);
+    assert!(
+        checked.output.contains("no batch has updated its model"),
+        "{}",
+        checked.output
+    );
+    let large =
+        "warning[E4005]: `x` is from 100 to 3e38 in the sample, and the model reads it as it is";
+    assert!(checked.output.contains(large), "{}", checked.output);
+}
+
 trial!(a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train);
 fn a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train() {
     let folder = tempfile::tempdir().expect("a temporary folder");

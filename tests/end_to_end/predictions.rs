@@ -553,10 +553,10 @@ fn times_are_compared_with_those_of_training_after_its_files_have_been_replaced(
         for (command, ended) in look("us.parquet") {
             assert!(
                 ended.code != 0
-                    && ended.output.contains("times or durations in microseconds")
+                    && ended.output.contains("times in microseconds")
                     && ended
                         .output
-                        .contains("times or durations in milliseconds in the files of training"),
+                        .contains("times in milliseconds in the files of training"),
                 "{step} {command}: {}",
                 ended.output
             );

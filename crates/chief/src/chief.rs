@@ -26,7 +26,8 @@ use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    Error as InputError, Field, FieldKind, Format, Fraction, Schema, Ticks, TimeColumns,
+    COMPARED_AT_START_MAX, Clock, Error as InputError, Field, FieldKind, Format, Fraction, Schema,
+    TimeColumns, compare_times,
 };
 use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_model_dir::{
@@ -415,33 +416,31 @@ fn input_fingerprint(lead: &Chief) -> String {
 fn times_of_training(job: &Job, schema: &Schema) -> Option<TimeColumns> {
     let options = input_options(job, Part::Train, Shard::WHOLE, None).ok()?;
     let mut times = TimeColumns::of_first_files(&options)?;
+    times.retain(|column| is_taken_plainly(schema, column));
+    Some(times)
+}
+
+/// Returns whether a model takes what a column holds for plain numbers or names.
+fn is_taken_plainly(schema: &Schema, column: &str) -> bool {
     let is_plain = |field: &Field| {
         let is_time = |fraction: &Fraction| matches!(fraction, Fraction::Time(_));
         !matches!(&field.kind, FieldKind::Int { fraction, .. } if is_time(fraction))
     };
-    times.retain(|column| {
-        let mut fields = schema.fields.iter();
-        fields.any(|field| field.name == column && is_plain(field))
-    });
-    Some(times)
+    let mut fields = schema.fields.iter();
+    fields.any(|field| field.name == column && is_plain(field))
 }
 
 /// Warns of columns that hold other times than those that the newest checkpoint was trained with.
 fn warn_of_other_times(earlier: &TimeColumns, own: &TimeColumns) {
-    let what = |unit: Option<Ticks>| {
-        unit.map_or("no times".to_owned(), |unit| {
-            format!("times in {}", unit.name())
-        })
-    };
-    for (column, unit) in own.iter() {
-        if let Some(before) = earlier.get(column).filter(|before| *before != unit) {
+    for (column, clock) in own.iter() {
+        if let Some(before) = earlier.get(column).filter(|before| *before != clock) {
             warn!(
                 column,
                 "the column `{column}` holds {} in the training files, and held {} in those of the earlier run: where a feature takes \
                  them for plain numbers or names, what the earlier run has learnt of them is wrong now. Write the files as before, \
                  give the feature `time`, which knows the units, or train anew in another model_dir",
-                what(unit),
-                what(before)
+                Clock::told(clock),
+                Clock::told(before)
             );
         }
     }
@@ -459,11 +458,11 @@ impl Chief {
         }
     }
 
-    /// Checks that the training input has the columns of the model, before the run writes anything: the initial values of
-    /// a mistaken model would not fit the corrected one.
+    /// Checks that the training input has the columns of the model, and times of one unit in each, before the run writes anything:
+    /// the initial values of a mistaken model would not fit the corrected one.
     ///
     /// # Errors
-    /// Columns are missing.
+    /// Columns are missing, or two of the first files have times of two units in one.
     async fn check_columns(&self) -> Result<(), Diagnostic> {
         if self.coordinator.data().is_none() && !self.job.strategy.chief_trains {
             // This host may not have the files.
@@ -473,12 +472,19 @@ impl Chief {
         let model = Arc::clone(&self.model);
         let check = move || {
             let options = input_options(&job, Part::Train, Shard::WHOLE, None).ok()?;
-            trainyard_input::check_columns(&options, model.schema()).err()
+            let schema = model.schema();
+            let checked = trainyard_input::check_columns(&options, schema);
+            let is_plain = |column: &str| is_taken_plainly(schema, column);
+            checked
+                .and_then(|_| compare_times(&options, is_plain, COMPARED_AT_START_MAX))
+                .err()
         };
         match blocking(check).await {
-            Ok(Some(problem @ (InputError::Column { .. } | InputError::ColumnType { .. }))) => {
-                Err(problem.into())
-            }
+            Ok(Some(
+                problem @ (InputError::Column { .. }
+                | InputError::ColumnType { .. }
+                | InputError::MixedTimes { .. }),
+            )) => Err(problem.into()),
             // The tasks that read the input report all other problems, or wait until they have passed.
             _ => Ok(()),
         }

@@ -11,9 +11,11 @@ use trainyard_cluster_spec::{ClusterSpec, LocalCounts, Role, TfConfig};
 use trainyard_diagnostic::{Code, Diagnostic, Severity};
 use trainyard_input::{Alike, BadRow, Checked};
 use trainyard_model::{AnyModel, Build, Part, Shard, input_options};
+use trainyard_model_dir::durable::check_folder;
 use trainyard_model_dir::{JobPhase, JobState};
 use trainyard_optimizer::{LearningRate, OptimizerConfig};
 use trainyard_run_config::{BadRows, Job, LabelConfig, LossReduction, files_in_both};
+use trainyard_storage::is_remote;
 use trainyard_variable::{Access, FROZEN, MOVING_AVERAGE, VariableSpec};
 
 use crate::arguments::{Format, JobArguments};
@@ -352,6 +354,9 @@ fn check_model_dir(
     let folder = &job.model_dir;
     let mut warning = None;
     let mut look = || -> Result<String, Diagnostic> {
+        if !is_remote(folder) {
+            check_folder(folder)?;
+        }
         let checkpoints = list(folder)?;
         let Some(latest) = checkpoints.last() else {
             return Ok(format!(
@@ -374,6 +379,8 @@ fn check_model_dir(
             Some(state) if state.phase == JobPhase::Done => {
                 match job.train.max_steps.filter(|most| *most > step) {
                     Some(most) => format!("the job was done: it continues to step {most}"),
+                    None if step == 0 => "the job is done, and no batch has updated its model: correct the job, and train in another model_dir"
+                        .to_owned(),
                     None => "the job is done: a larger train.max_steps or input.train.epochs continues it"
                         .to_owned(),
                 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Absent, ColumnProfile, Error, Options, Profile, TableReader, TypeKind};
+use trainyard_input::{
+    Absent, Clock, ColumnProfile, Error, Options, Profile, TableReader, TypeKind,
+};
 
 /// Size of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,10 +134,7 @@ fn mixed_told(
     first: (&PathBuf, Option<TypeKind>),
     other: (&PathBuf, Option<TypeKind>),
 ) -> String {
-    let what = |kind: Option<TypeKind>| {
-        let clock = kind.and_then(TypeKind::clock);
-        clock.unwrap_or("no times".to_owned())
-    };
+    let what = |kind: Option<TypeKind>| Clock::told(kind.and_then(TypeKind::clock));
     format!(
         "the column `{name}` holds {} in {} and {} in {}",
         what(first.1),

@@ -27,8 +27,9 @@ use categories::{
     look_at_admission, look_at_blanks, look_at_ids, look_at_separator, look_at_vocabulary,
 };
 use classes::{look_at_number_of_classes, look_for_probabilities};
-use idle_numbers::{is_other_scale, look_at_numbers, look_at_settings};
-use rounded_labels::{look_at_rounding, look_for_times};
+use idle_numbers::{is_other_scale, look_at_numbers, look_at_settings, look_at_size};
+pub(crate) use rounded_labels::look_at_rounding;
+use rounded_labels::look_for_times;
 use units::look_at_units;
 
 pub(crate) use classes::look_for_class_of_several_texts;
@@ -716,13 +717,6 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         && let Some(kind) = profile.times.get(name)
     {
         findings.warnings.extend(times_as_numbers(*kind, name));
-        let of_column = format!("the column `{name}` ");
-        let told = profile.mixed_times.iter();
-        let mut mixed = told.filter(|told| told.starts_with(&of_column));
-        if let Some(told) = mixed.next() {
-            let help = "write the files with times of one unit, or give the feature `time`";
-            findings.warnings.push(warning(told.clone(), help));
-        }
     }
     if matches!(
         feature.kind,
@@ -738,6 +732,9 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
     }
     if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } = &feature.kind {
         findings.warnings.extend(look_at_numbers(numbers, column));
+        if matches!(feature.kind, FeatureKind::Numeric(_)) {
+            findings.warnings.extend(look_at_size(numbers, column));
+        }
     }
     match &feature.kind {
         FeatureKind::Bucketized {

@@ -22,7 +22,7 @@ use doubts::Doubt;
 pub(crate) use job_file::quoted;
 use job_file::{JobFile, Purpose};
 use measurement::{Bench, Choice};
-use plan::{Coverage, Plan, Shape, Wishes};
+use plan::{Coverage, Plan, Shape, Task, Wishes};
 use sample::draw;
 use source::Source;
 use split::Parts;
@@ -38,7 +38,7 @@ use trainyard_storage::is_remote;
 use crate::check::check_inputs;
 use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
-use crate::data_warnings::{absent_told, look_for_class_of_several_texts};
+use crate::data_warnings::{absent_told, look_at_rounding, look_for_class_of_several_texts};
 use crate::output::print;
 use crate::repeated_rows::repeated_rows;
 use crate::targets::{Existing, check_targets};
@@ -336,6 +336,11 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     let doubts = source.doubts(&found, plan.time.as_deref());
     let doubts: Vec<Diagnostic> = doubts.iter().map(Doubt::warning).collect();
     report(&doubts, LogFormat::Text);
+    if let Task::Number { .. } = plan.label.task {
+        let label = found.column(&plan.label.column);
+        let rounded: Vec<Diagnostic> = label.and_then(look_at_rounding).into_iter().collect();
+        report(&rounded, LogFormat::Text);
+    }
     report(&texts_told(&texts), LogFormat::Text);
     if source.eval.is_some() {
         let repeated = repeated_rows(&source.options(), &source.eval_options(), extent)?;

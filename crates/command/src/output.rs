@@ -193,7 +193,7 @@ fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
 ///
 /// # Errors
 /// The folder does not exist.
-pub(crate) fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
+pub fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
     if path == Path::new("-") {
         let message = "`-` is no file, and would become one of this name".to_owned();
         return Err(Diagnostic::error(Code::E1201, message)
@@ -234,7 +234,8 @@ pub(crate) fn result_line(verb: &str, report: &Report, max_steps: Option<u64>) -
                 ". A larger train.max_steps continues it, another --model-dir starts from the beginning".to_owned()
             }
             (None, _) if verb == STOPPED => String::new(),
-            (None, _) => ". All passes were trained before, or parameter_servers.guard has rejected each batch, as the log \
+            (None, _) if step == 0 => String::new(),
+            (None, _) => ". All passes were trained before, or parameter_servers.guard has rejected each further batch, as the log \
                 says: a larger input.train.epochs continues it, another --model-dir starts from the beginning"
                 .to_owned(),
         };
@@ -253,6 +254,22 @@ pub(crate) fn result_line(verb: &str, report: &Report, max_steps: Option<u64>) -
         text += &format!("ended early, at the best checkpoint: {why}\n");
     }
     text
+}
+
+/// Refuses the end of a job that no batch has ever updated: its model answers with its initial values.
+///
+/// # Errors
+/// The job is at step 0.
+pub(crate) fn refuse_untrained(report: &Report) -> Result<(), Diagnostic> {
+    if report.global_step > 0 {
+        return Ok(());
+    }
+    let message = "the job has read its input, and no batch has updated the model: parameter_servers.guard has rejected each, or none had a good \
+                   record, as the log says";
+    Err(Diagnostic::error(Code::E5001, message).help(
+        "where gradients were too large, so are numbers of the features: give these a normalizer, as \"standardize\", and look with `trainyard check`; \
+         then train in another --model-dir, or without this one, which counts these batches as read",
+    ))
 }
 
 /// Returns metrics as a table.
@@ -346,6 +363,7 @@ mod tests {
         assert!(text.contains("input.train.epochs"), "{text}");
         let text = result_line(STOPPED, &report, None);
         assert_eq!(text, "stopped at step 1000: this run added no step\n");
+        assert_eq!(refuse_untrained(&report), Ok(()));
         let rates = Report {
             examples: 640,
             steps_per_second: 2.0,

@@ -1,23 +1,16 @@
 //! Times and durations of Parquet that a job takes for plain numbers or names: a file of another unit than that of the training files has
 //! other numbers for the same times.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Format, Options, Ticks, TimeColumns};
+use trainyard_input::{Clock, Format, Options, TimeColumns, has_values};
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{CrossKey, FeatureKind, Job};
 
-use crate::data_sample::{Extent, profile};
 use crate::data_warnings::column_of;
-
-/// Most training files that are compared when training starts: there may be thousands. `check` compares all.
-pub(crate) const FILES_AT_START_MAX: usize = 100;
-
-/// Records that show whether a column has values.
-const ROWS: u64 = 100;
 
 /// Columns that a command reads beside those of the features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +52,7 @@ pub(crate) fn compare_times(
         };
         for other in differences(&columns, &own, trained.as_ref()) {
             match other {
-                Difference::Unknown { column, own } => drop(unknown.insert((column, own.name()))),
+                Difference::Unknown { column, own } => drop(unknown.insert((column, own))),
                 Difference::Unit { .. } if !has_values(input, file, other.column()) => {}
                 Difference::Unit {
                     column,
@@ -68,18 +61,18 @@ pub(crate) fn compare_times(
                 } => {
                     let message = format!(
                         "the column `{column}` holds {} in {} and {} in the files of training, and the job takes them for plain numbers or names",
-                        what(own),
+                        Clock::told(own),
                         file.display(),
-                        what(trained)
+                        Clock::told(trained)
                     );
                     return Err(Diagnostic::error(Code::E4003, message).help(CURE));
                 }
             }
         }
     }
-    let warnings = unknown.into_iter().map(|(column, unit)| {
+    let warnings = unknown.into_iter().map(|(column, clock)| {
         let message = format!(
-            "the column `{column}` holds times or durations in {unit}, and the job takes them for plain numbers or names: the training files, which \
+            "the column `{column}` holds {clock}, and the job takes them for plain numbers or names: the training files, which \
              cannot be read here, must have had the same unit"
         );
         Diagnostic::warning(Code::E4005, message).help(CURE)
@@ -118,36 +111,8 @@ pub(crate) fn compare_times_of_training(job: &Job, files_max: usize) -> Result<(
     let Ok(input) = input_options(job, Part::Train, Shard::WHOLE, None) else {
         return Ok(());
     };
-    let mut known: BTreeMap<&String, (&Path, Option<Ticks>)> = BTreeMap::new();
-    for (place, file) in input.files.iter().enumerate().take(files_max) {
-        let Ok(own) = TimeColumns::read(&input, place) else {
-            continue;
-        };
-        for column in &columns {
-            let Some(unit) = own.get(column) else {
-                continue;
-            };
-            let (first, of_first) = *known.entry(column).or_insert((file, unit));
-            if of_first == unit || !has_values(&input, file, column) {
-                continue;
-            }
-            if !has_values(&input, first, column) {
-                known.insert(column, (file, unit));
-                continue;
-            }
-            let message = format!(
-                "the column `{column}` holds {} in {} and {} in {}, and the job takes them for plain numbers or names",
-                what(of_first),
-                first.display(),
-                what(unit),
-                file.display(),
-            );
-            return Err(Diagnostic::error(Code::E4003, message).help(
-                "write the training files with one unit in the column; or give the feature `time`, which knows the units of times",
-            ));
-        }
-    }
-    Ok(())
+    trainyard_input::compare_times(&input, |column| columns.contains(column), files_max)
+        .map_err(Diagnostic::from)
 }
 
 /// Compares the times of all evaluation inputs of a job with those of its training files, before training.
@@ -174,17 +139,6 @@ pub(crate) fn trained_job(model_dir: &Path) -> Vec<String> {
     let newest = list(model_dir).ok().and_then(|found| found.last().cloned());
     let checkpoint = newest.and_then(|newest| Checkpoint::open(&newest.path).ok());
     checkpoint.map_or(Vec::new(), |checkpoint| checkpoint.manifest().job.clone())
-}
-
-/// Returns whether one of the first records of a file has a value of a column: a program writes a column without any in the type that
-/// it likes.
-fn has_values(input: &Options, file: &Path, column: &str) -> bool {
-    let options = Options {
-        files: vec![file.to_owned()],
-        ..input.clone()
-    };
-    let found = profile(&options, Extent::OfEachFile(ROWS)).ok();
-    found.is_some_and(|found| found.column(column).is_some_and(|column| column.values > 0))
 }
 
 /// Returns the columns that are read as they are.
@@ -225,11 +179,11 @@ enum Difference {
     /// Other times, or other values than times.
     Unit {
         column: String,
-        own: Option<Ticks>,
-        trained: Option<Ticks>,
+        own: Option<Clock>,
+        trained: Option<Clock>,
     },
     /// Times, and nothing is known of those of training.
-    Unknown { column: String, own: Ticks },
+    Unknown { column: String, own: Clock },
 }
 
 impl Difference {
@@ -263,30 +217,30 @@ fn differences(
     columns.iter().filter_map(of_column).collect()
 }
 
-/// Says what the values of a column are, by their unit.
-fn what(unit: Option<Ticks>) -> String {
-    match unit {
-        Some(unit) => format!("times or durations in {}", unit.name()),
-        None => "plain values".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use trainyard_input::Ticks;
+
     use super::*;
 
-    fn of(unit: &str) -> TimeColumns {
-        let line = format!("input.times={{\"at\":{unit}}}");
+    fn of(clock: &str) -> TimeColumns {
+        let line = format!("input.times={{\"at\":{clock}}}");
         TimeColumns::of_lines(&[line]).expect("columns")
     }
 
     #[test]
-    fn times_of_another_unit_than_that_of_training_differ() {
+    fn times_of_another_unit_and_durations_differ_from_the_times_of_training() {
         let columns = BTreeSet::from(["at".to_owned()]);
-        let units = ["\"milliseconds\"", "\"microseconds\"", "\"days\"", "null"];
-        for (own, trained) in units
+        let clocks = [
+            r#"{"time":"milliseconds"}"#,
+            r#"{"time":"microseconds"}"#,
+            r#"{"duration":"milliseconds"}"#,
+            r#"{"time":"days"}"#,
+            "null",
+        ];
+        for (own, trained) in clocks
             .iter()
-            .flat_map(|own| units.map(|trained| (*own, trained)))
+            .flat_map(|own| clocks.map(|trained| (*own, trained)))
         {
             let found = differences(&columns, &of(own), Some(&of(trained)));
             assert_eq!(found.len(), usize::from(own != trained), "{own} {trained}");
@@ -298,16 +252,17 @@ mod tests {
     #[test]
     fn times_are_told_where_nothing_is_known_of_training() {
         let columns = BTreeSet::from(["at".to_owned()]);
-        let found = differences(&columns, &of("\"days\""), None);
+        let days = r#"{"time":"days"}"#;
+        let found = differences(&columns, &of(days), None);
         let day = Difference::Unknown {
             column: "at".to_owned(),
-            own: Ticks::Days,
+            own: Clock::Time(Ticks::Days),
         };
         assert_eq!(found, [day]);
         assert_eq!(differences(&columns, &of("null"), None), []);
         let of_other_columns = TimeColumns::default();
         assert_eq!(
-            differences(&columns, &of("\"days\""), Some(&of_other_columns)),
+            differences(&columns, &of(days), Some(&of_other_columns)),
             []
         );
     }
@@ -342,8 +297,8 @@ mod tests {
             let told = told.render();
             for part in [
                 "`d`",
-                "in seconds in",
-                "in milliseconds in",
+                "durations in seconds in",
+                "durations in milliseconds in",
                 "duration_ms.parquet",
             ] {
                 assert!(told.contains(part), "{part}: {told}");

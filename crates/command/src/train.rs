@@ -19,13 +19,11 @@ use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
 use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::disk_space::{CheckpointBytes, check_space};
-use crate::output::{STOPPED, print, refuse_absent_folder, result_line, table};
+use crate::output::{STOPPED, print, refuse_absent_folder, refuse_untrained, result_line, table};
 use crate::output_form::{JSON, refuse_other_ending};
 use crate::progress::{Show, progress_line};
 use crate::targets::refuse_own_file;
-use crate::times_of_files::{
-    FILES_AT_START_MAX, compare_times_of_evaluations, compare_times_of_training,
-};
+use crate::times_of_files::{compare_times_of_evaluations, compare_times_of_training};
 use crate::up::{read_evaluation, share_of_cores};
 
 #[derive(Debug, Args)]
@@ -89,6 +87,10 @@ pub(crate) fn train(
         report(&[problem], arguments.job.log_format);
     }
     let outcome = told.and_then(|()| not_finite(&trained.report.eval).map_or(Ok(()), Err));
+    let outcome = outcome.and_then(|()| match trained.ending {
+        Ending::Done => refuse_untrained(&trained.report),
+        _ => Ok(()),
+    });
     outcome.map_err(|problem| vec![problem])
 }
 
@@ -97,7 +99,7 @@ pub(crate) fn train(
 /// # Errors
 /// The disk has no space for checkpoints, or two training files, or an evaluation input and the training files, have times of two units in a column.
 pub(crate) fn look_before_training(job: &Job, build: Build) -> Result<Vec<Diagnostic>, Diagnostic> {
-    compare_times_of_training(job, FILES_AT_START_MAX)?;
+    compare_times_of_training(job, trainyard_input::COMPARED_AT_START_MAX)?;
     let mut warnings = compare_times_of_evaluations(job)?;
     // A model that cannot be built is an error of training.
     if let Ok(model) = build(job) {

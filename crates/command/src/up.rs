@@ -33,14 +33,12 @@ use crate::arguments::JobArguments;
 use crate::data_warnings::report_at_start;
 use crate::folder::Folder;
 use crate::log_memory::LogMemory;
-use crate::output::{print, refuse_absent_folder, result_line, table};
+use crate::output::{print, refuse_absent_folder, refuse_untrained, result_line, table};
 use crate::output_form::{JSON, refuse_other_ending};
 use crate::program::Program;
 use crate::runtime::single_threaded;
 use crate::targets::refuse_own_file;
-use crate::times_of_files::{
-    FILES_AT_START_MAX, compare_times_of_evaluations, compare_times_of_training,
-};
+use crate::times_of_files::{compare_times_of_evaluations, compare_times_of_training};
 
 #[derive(Debug, Args)]
 pub(crate) struct Up {
@@ -75,7 +73,8 @@ pub(crate) fn up(
         refuse_other_ending(path, &JSON).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
-    compare_times_of_training(&job, FILES_AT_START_MAX).map_err(|problem| vec![problem])?;
+    compare_times_of_training(&job, trainyard_input::COMPARED_AT_START_MAX)
+        .map_err(|problem| vec![problem])?;
     let other_times = compare_times_of_evaluations(&job).map_err(|problem| vec![problem])?;
     report(&other_times, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
@@ -280,6 +279,10 @@ async fn supervise(
     }
     if code == 0 && has_report {
         print(&summary(&report, job))?;
+        let state = JobState::read(&job.model_dir).ok().flatten();
+        if state.is_some_and(|state| state.phase == JobPhase::Done) {
+            refuse_untrained(&report)?;
+        }
     }
     Ok(code)
 }

@@ -153,6 +153,23 @@ pub enum Error {
         /// Type that the job wants.
         wanted: &'static str,
     },
+    /// Two files hold times of two units in a column, times and durations, or times and other values, which are taken for plain numbers or names.
+    #[error(
+        "the column `{column}` holds {of_first} in {} and {of_file} in {}, and the job takes them for plain numbers or names",
+        first.display(), file.display()
+    )]
+    MixedTimes {
+        /// The column.
+        column: String,
+        /// The file before.
+        first: PathBuf,
+        /// What it holds, in words.
+        of_first: String,
+        /// The other file.
+        file: PathBuf,
+        /// What it holds, in words.
+        of_file: String,
+    },
     /// A file has changed since its records were counted.
     #[error("input file {} has changed: {what}", file.display())]
     Changed {
@@ -267,6 +284,9 @@ impl From<Error> for Diagnostic {
                     )
                 }
             }
+            Error::MixedTimes { .. } => Self::error(Code::E4003, text).help(
+                "write the training files with one unit in the column; or give the feature `time`, which knows the units of times",
+            ),
             Error::ColumnTwice { known, .. } => Self::error(Code::E4003, text)
                 .note(format!("columns: {}", listed(known)))
                 .help("give each column a name of its own; where the first line is a record, name the columns with input.columns, or --columns"),

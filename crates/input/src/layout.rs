@@ -1,5 +1,7 @@
 //! Cells of a table, and its layout: the types of its columns, inferred from all rows.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Ticks;
 
 /// A value of a cell.
@@ -75,12 +77,38 @@ impl TypeKind {
         }
     }
 
-    /// Says what times and durations are, as `times in days`; nothing of other values.
-    pub fn clock(self) -> Option<String> {
+    /// Returns what times and durations count; nothing of other values.
+    pub fn clock(self) -> Option<Clock> {
         match self {
-            Self::Time(unit) => Some(format!("times in {}", unit.name())),
-            Self::Duration(unit) => Some(format!("durations in {}", unit.name())),
+            Self::Time(unit) => Some(Clock::Time(unit)),
+            Self::Duration(unit) => Some(Clock::Duration(unit)),
             Self::Boolean | Self::Decimal | Self::Unsigned64 | Self::Other => None,
+        }
+    }
+}
+
+/// What the whole numbers of a column of times count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// Times since 1970, dates, or times of the day.
+    Time(Ticks),
+    /// Durations.
+    Duration(Ticks),
+}
+
+impl Clock {
+    /// Says what a column holds, of which a file may say that it has no clock.
+    pub fn told(clock: Option<Self>) -> String {
+        clock.map_or_else(|| "plain values".to_owned(), |clock| clock.to_string())
+    }
+}
+
+impl std::fmt::Display for Clock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Time(unit) => write!(formatter, "times in {}", unit.name()),
+            Self::Duration(unit) => write!(formatter, "durations in {}", unit.name()),
         }
     }
 }

@@ -67,7 +67,7 @@ pub use file_range::FileRange;
 pub use formats::format_of_extension;
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
-pub use layout::{Cell, ColumnKind, ColumnLayout, ColumnType, Layout, TypeKind, Value};
+pub use layout::{Cell, Clock, ColumnKind, ColumnLayout, ColumnType, Layout, TypeKind, Value};
 pub use missing::{Missing, MissingValues};
 pub use named_columns::{Given, NamedColumns, Unfinished};
 pub use number_style::{PlainNumber, plain_number};
@@ -89,7 +89,7 @@ pub use table::{
     Absent, ColumnProfile, Numbers, Profile, RowCopier, TableReader, TableWriter, column_types,
     copy_rows,
 };
-pub use time_columns::TimeColumns;
+pub use time_columns::{COMPARED_AT_START_MAX, TimeColumns, compare_times, has_values};
 pub use trainyard_input_options::{
     BadRows, Compression, Decimal, Format, IndexBase, MissingTexts, NumberStyle, Sharding,
     TextEncoding, TextStyle, TimeUnit,

@@ -20,7 +20,7 @@ const NANOSECONDS: u8 = 9;
 const SECONDS: u8 = 10;
 
 /// Unit in which a file counts time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ticks {
     /// Days, of dates.

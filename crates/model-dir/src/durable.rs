@@ -70,6 +70,17 @@ pub fn create_all(folder: &Path) -> Result<(), Error> {
     })
 }
 
+/// Checks that a folder is there, or that nothing has its name, or that of one above it.
+///
+/// # Errors
+/// Another thing has the name: the error says what.
+pub fn check_folder(folder: &Path) -> Result<(), Error> {
+    in_the_way(folder).map_or(Ok(()), |told| {
+        let problem = std::io::Error::new(ErrorKind::NotADirectory, told);
+        Err(Error::io("create", folder)(problem))
+    })
+}
+
 /// Returns what has the name of a folder, or of one above it, and is none. The system says of it that the file exists, and of a link to
 /// nothing too, for which a look at the place finds nothing.
 fn in_the_way(folder: &Path) -> Option<String> {

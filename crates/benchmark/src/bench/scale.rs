@@ -6,9 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::json;
 use trainyard_cluster_spec::Role;
-use trainyard_command::{Format, RuntimeThreads, print};
+use trainyard_command::{Format, RuntimeThreads, print, refuse_absent_folder};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Job, StrategyKind};
+use trainyard_trainer::check_cluster;
 
 use super::arguments::{BenchPs, BenchScale, BenchTrain};
 use super::conditions::{Conditions, TCP};
@@ -200,6 +201,7 @@ pub(super) fn bench(arguments: &BenchScale) -> Result<(), Vec<Diagnostic>> {
                 StrategyKind::MultiWorkerMirrored => 0,
                 _ => arguments.ps,
             };
+            check_cluster(&job, servers).map_err(|problem| vec![problem])?;
             let title = format!(
                 "{}, batches of {}, {}; all on {} cores of {}, {}",
                 path.display(),
@@ -227,12 +229,13 @@ fn bench_each(
 ) -> Result<(), Vec<Diagnostic>> {
     let one = |problem: Diagnostic| vec![problem];
     // Before the measurement, which takes long.
-    if let Some(path) = &arguments.plot
-        && path.symlink_metadata().is_ok()
-    {
-        let message = format!("--plot {}: there is a file of that name", path.display());
-        let problem = Diagnostic::error(Code::E1000, message);
-        return Err(one(problem.help("name a new file, or remove that one")));
+    if let Some(path) = &arguments.plot {
+        refuse_absent_folder(path).map_err(one)?;
+        if path.symlink_metadata().is_ok() {
+            let message = format!("--plot {}: there is a file of that name", path.display());
+            let problem = Diagnostic::error(Code::E1000, message);
+            return Err(one(problem.help("name a new file, or remove that one")));
+        }
     }
     let cores = Conditions::of_one_process().cores;
     let text = arguments.format == Format::Text;

@@ -13,6 +13,7 @@ use trainyard_command::{
 use trainyard_daemon::{LogFormat, StopSignals};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::Job;
+use trainyard_trainer::check_cluster;
 
 use super::arguments::BenchTrain;
 use super::conditions::Conditions;
@@ -113,6 +114,8 @@ fn training_cluster(
     job: &Job,
 ) -> Result<(ClusterSpec, Option<Folder>), Vec<Diagnostic>> {
     let (mut cluster, sockets) = resolve(text, job)?;
+    let servers = cluster.of_role(Role::Ps).count();
+    check_cluster(job, servers).map_err(|problem| vec![problem])?;
     cluster.evaluators = 0;
     cluster.admin.retain(|task, _| task.role != Role::Evaluator);
     match cluster

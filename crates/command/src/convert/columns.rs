@@ -143,9 +143,10 @@ pub(crate) fn other_type(kind: TypeKind, written: Written) -> Option<OtherType> 
         (TypeKind::Boolean, Written::Fields | Written::Typed(_)) => {
             ("booleans".to_owned(), "the whole numbers 0 and 1")
         }
-        (TypeKind::Time(_) | TypeKind::Duration(_), _) => {
-            (kind.clock()?, "plain whole numbers in that unit")
-        }
+        (TypeKind::Time(_) | TypeKind::Duration(_), _) => (
+            kind.clock()?.to_string(),
+            "plain whole numbers in that unit",
+        ),
         (TypeKind::Decimal, Written::Typed(ColumnKind::Text)) => (
             "decimals with more digits than a float keeps".to_owned(),
             "texts",

@@ -163,11 +163,11 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
             "if they name something, choose a kind for names, as hashed; otherwise write them without what all have in common, as differences",
         ));
     }
-    let (different, of_features) = column.whole_numbers();
+    let (different, of_features) = column.different_numbers();
     if 2 * of_features <= different && different > 1 {
         return Some(warning(
             format!(
-                "`{name}` holds whole numbers from {least} to {most}: {different} different ones of the sample are {of_features} in the 32 bits that \
+                "`{name}` holds numbers from {least} to {most}: {different} different ones of the sample are {of_features} in the 32 bits that \
                  features have"
             ),
             "if they name something, choose a kind for names, as hashed; otherwise write them without what all have in common, as differences",
@@ -231,6 +231,43 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
     }
 }
 
+/// Numbers of a feature from this size on are told: a step of a linear model changes its prediction by the rate times their square.
+const LARGE: f64 = 1e7;
+
+/// Warns about numbers that a model reads as they are, and that are large.
+pub(super) fn look_at_size(numbers: &Numbers, column: &ColumnProfile) -> Option<Diagnostic> {
+    let is_read_as_it_is = numbers.time.is_none()
+        && numbers.operand.is_none()
+        && numbers.clip.is_none()
+        && numbers.normalizer == Normalizer::None
+        && numbers.piecewise_linear.is_none()
+        && numbers.periodic.is_none();
+    let found = &column.numbers;
+    let largest = found.max.max(-found.min);
+    let is_large = is_read_as_it_is && column.is_numeric() && found.count > 0 && largest >= LARGE;
+    is_large.then(|| {
+        warning(
+            format!(
+                "`{}` is from {} to {} in the sample, and the model reads it as it is: gradients grow with the numbers of a feature, and \
+                 parameter_servers.guard rejects batches whose gradients are too large",
+                column.name,
+                shown(found.min),
+                shown(found.max)
+            ),
+            "give the feature a normalizer, as \"standardize\" with the mean and stddev that `trainyard stats` prints",
+        )
+    })
+}
+
+/// Shows a number with an exponent where its digits would fill a line.
+fn shown(number: f64) -> String {
+    if number.abs() < 1e15 {
+        number.to_string()
+    } else {
+        format!("{number:e}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use trainyard_input::{Cell, Profile, TimeUnit, Value};
@@ -290,24 +327,64 @@ mod tests {
 
     #[test]
     fn numbers_that_32_bits_do_not_tell_apart_are_told() {
-        let of = |begin: i64| {
+        type Written = fn(i64) -> Value;
+        let of = |begin: i64, written: Written| {
             let mut profile = Profile::default();
             for number in begin..begin + 20 {
                 let cell = Cell {
-                    values: vec![Value::Int(number)],
+                    values: vec![written(number)],
                     list: false,
                 };
                 profile.see(&["x".to_owned()], &[cell]);
             }
             look_at_numbers(&Numbers::of("x".to_owned()), &profile.columns[0])
         };
-        for begin in [1 << 60, -(1 << 60), (1 << 40) - 10] {
-            let told = of(begin).expect("a warning").message;
-            assert!(told.contains("20 different numbers"), "{told}");
+        let forms: [Written; 5] = [
+            Value::Int,
+            |number| Value::Text(number.to_string().into_bytes()),
+            |number| Value::Float(number as f64),
+            |number| Value::Float(number as f64 + 0.5),
+            |number| Value::Text(format!("{number}.0").into_bytes()),
+        ];
+        for (form, written) in forms.into_iter().enumerate() {
+            let begins = [1 << 50, -(1 << 50), (1 << 40) - 10];
+            for begin in begins {
+                let told = of(begin, written).expect("a warning").message;
+                assert!(told.contains("20 different numbers"), "{form}: {told}");
+            }
+            let told = of((1 << 30) - 42, written).expect("a warning").message;
+            assert!(told.contains("20 different ones"), "{form}: {told}");
+            assert!(of(1 << 20, written).is_none(), "{form}");
         }
-        let told = of((1 << 30) - 42).expect("a warning").message;
-        assert!(told.contains("20 different ones"), "{told}");
-        assert!(of(1 << 20).is_none());
+    }
+
+    #[test]
+    fn large_numbers_that_a_model_reads_as_they_are_are_told_with_their_range() {
+        let of = |largest: f64, numbers: &Numbers| {
+            let mut profile = Profile::default();
+            for number in [0.5, -largest] {
+                let cell = Cell {
+                    values: vec![Value::Float(number)],
+                    list: false,
+                };
+                profile.see(&["x".to_owned()], &[cell]);
+            }
+            look_at_size(numbers, &profile.columns[0]).map(|told| told.message)
+        };
+        let plain = Numbers::of("x".to_owned());
+        for (largest, shown) in [(2e7, "from -20000000 to 0.5"), (3e38, "from -3e38 to 0.5")] {
+            let told = of(largest, &plain).expect("a warning");
+            assert!(told.contains(shown), "{told}");
+        }
+        assert_eq!(of(9e6, &plain), None);
+        let standardized = Numbers {
+            normalizer: Normalizer::Standardize {
+                mean: 0.0,
+                stddev: 1e7,
+            },
+            ..plain
+        };
+        assert_eq!(of(3e38, &standardized), None);
     }
 
     #[test]
@@ -315,7 +392,7 @@ mod tests {
         let mut profile = Profile::default();
         for row in 0..100 {
             let cell = Cell {
-                values: vec![Value::Float(1_234_567_890.5 + 2.0 * f64::from(row))],
+                values: vec![Value::Float(1_234_567_890.5 + 128.0 * f64::from(row % 2))],
                 list: false,
             };
             profile.see(&["x".to_owned()], &[cell]);

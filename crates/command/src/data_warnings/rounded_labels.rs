@@ -12,7 +12,7 @@ use super::warning;
 const PART_OF_DEVIATION: f64 = 1e-4;
 
 /// Warns about labels of a regression whose rounding to 32 bits is a part of their deviation that counts.
-pub(super) fn look_at_rounding(column: &ColumnProfile) -> Option<Diagnostic> {
+pub(crate) fn look_at_rounding(column: &ColumnProfile) -> Option<Diagnostic> {
     let found = &column.numbers;
     if !column.is_numeric() || column.distinct() < 2 {
         return None;

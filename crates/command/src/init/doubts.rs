@@ -261,12 +261,12 @@ fn of_sentinels(column: &ColumnProfile) -> Option<Doubt> {
     Some(Doubt { message, help })
 }
 
-/// Doubts whole numbers of which some are the same in the 32 bits of a feature.
+/// Doubts numbers of which some are the same in the 32 bits of a feature.
 fn of_merged(column: &ColumnProfile) -> Option<Doubt> {
     let (different, of_features) = merged(column)?;
     let numbers = &column.numbers;
     let message = format!(
-        "`{}` holds whole numbers from {} to {}: {different} different ones are {of_features} in the 32 bits of a numeric feature",
+        "`{}` holds numbers from {} to {}: {different} different ones are {of_features} in the 32 bits of a numeric feature",
         column.name, numbers.min, numbers.max
     );
     let help = "if they name something, make the feature kind = \"hashed\" or \"vocabulary\"; if their small differences say something, subtract a number from them".to_owned();

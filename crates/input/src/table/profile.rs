@@ -268,22 +268,33 @@ impl ColumnProfile {
         }
     }
 
-    /// Returns how many of the counted whole numbers differ, and how many of them differ as the floats of 32 bits that features have.
-    /// Both are 0 unless all values are whole numbers of 64 bits.
+    /// As [`ColumnProfile::different_numbers`]; both are 0 unless all values are whole numbers of 64 bits.
     pub fn whole_numbers(&self) -> (usize, usize) {
-        if self.kind != Some(ColumnKind::Int) {
-            return (0, 0);
+        match self.kind {
+            Some(ColumnKind::Int) => self.different_numbers(),
+            Some(ColumnKind::Float | ColumnKind::Text) | None => (0, 0),
         }
-        let texts = self
-            .counts
-            .keys()
-            .filter_map(|text| std::str::from_utf8(text).ok());
-        let numbers: HashSet<i64> = texts.filter_map(|text| text.parse().ok()).collect();
-        let narrow: HashSet<u32> = numbers
-            .iter()
-            .map(|number| (*number as f32).to_bits())
-            .collect();
-        (numbers.len(), narrow.len())
+    }
+
+    /// Returns how many of the counted numbers differ, and how many of them differ as the floats of 32 bits that features have. Both are
+    /// 0 unless all values are numbers.
+    pub fn different_numbers(&self) -> (usize, usize) {
+        let texts = self.counts.keys();
+        match self.kind {
+            Some(ColumnKind::Int) => {
+                let texts = texts.filter_map(|text| std::str::from_utf8(text).ok());
+                let numbers: HashSet<i64> = texts.filter_map(|text| text.parse().ok()).collect();
+                (numbers.len(), of_features(&numbers, |number| number as f32))
+            }
+            Some(ColumnKind::Float) => {
+                // The sum makes 0 of -0.
+                let numbers = texts.filter_map(|text| Some((self.number(text)? + 0.0).to_bits()));
+                let numbers: HashSet<u64> = numbers.collect();
+                let narrow = of_features(&numbers, |bits| f64::from_bits(bits) as f32);
+                (numbers.len(), narrow)
+            }
+            Some(ColumnKind::Text) | None => (0, 0),
+        }
     }
 
     /// Returns the quantiles of the column's numbers for these shares, each from 0 to 1. Quantiles of many numbers are
@@ -330,6 +341,12 @@ pub struct Profile {
     /// Names of the columns of the latest row, and the place of each column in such a row.
     names: Vec<String>,
     places: Vec<Option<usize>>,
+}
+
+/// Returns how many numbers differ after a conversion to floats of 32 bits, which rounds to the nearest, as the reader of the files does.
+fn of_features<T: Copy>(numbers: &HashSet<T>, narrow: impl Fn(T) -> f32) -> usize {
+    let narrow = numbers.iter().map(|number| narrow(*number).to_bits());
+    narrow.collect::<HashSet<u32>>().len()
 }
 
 /// Returns whether the only value of a cell stands for a missing one. A text of a number counts as a number.

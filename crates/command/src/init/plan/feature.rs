@@ -357,9 +357,9 @@ fn are_merged_names(column: &ColumnProfile) -> bool {
         && different > 0
 }
 
-/// Returns the different whole numbers of a numeric feature, and the fewer that they are in its 32 bits, where it loses some.
+/// Returns how many numbers of a numeric feature differ, and how many differ in its 32 bits, where it loses some.
 pub(crate) fn merged(column: &ColumnProfile) -> Option<(usize, usize)> {
-    let (different, of_features) = column.whole_numbers();
+    let (different, of_features) = column.different_numbers();
     let numbers = &column.numbers;
     let step = step_at(numbers.max.max(-numbers.min));
     let is_left_out = step > 1.0 && numbers.max - numbers.min < STEPS_MIN * step;
