@@ -244,6 +244,48 @@ fn init_measures_models_on_a_sample_and_writes_the_best_with_its_figures() {
     assert!(!trained.contains("no better than a constant"), "{trained}");
 }
 
+trial!(init_reads_lists_of_which_each_record_has_another_one_and_tries_attention_to_them);
+fn init_reads_lists_of_which_each_record_has_another_one_and_tries_attention_to_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let data = folder.path().join("seen.csv");
+    let mut draw = Draw::new(11);
+    let mut text = "seen,item,hour,clicked\n".to_owned();
+    for _ in 0..5000 {
+        let liked = draw.below(10);
+        let seen: Vec<String> = (0..6 + draw.below(4))
+            .map(|_| format!("i{}", liked * 10 + draw.below(10)))
+            .collect();
+        let item = match draw.below(2) {
+            0 => liked * 10 + draw.below(10),
+            _ => draw.below(100),
+        };
+        // Some click without a reason, so that no model is perfect, which would end the search.
+        let clicked = u64::from((item / 10 == liked) != (draw.below(5) == 0));
+        text += &format!("{},i{item},{},{clicked}\n", seen.join("|"), draw.below(24));
+    }
+    std::fs::write(&data, text).expect("the records are written");
+    let (data, out) = (data.to_string_lossy(), folder.path().join("job"));
+    let init = [
+        "init",
+        &data,
+        "--out",
+        &out.to_string_lossy(),
+        "--label",
+        "clicked",
+    ];
+    let told = run(&[&init[..], &["--seconds", "20"]].concat(), 0);
+    let attention = told
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some("din"));
+    let area = attention.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    assert!(area.is_some_and(|area| area > 0.5), "{told}");
+    let job = std::fs::read_to_string(out.join("job.toml")).expect("a job");
+    for column in ["seen", "item"] {
+        assert!(job.contains(&format!("column = \"{column}\"")), "{job}");
+    }
+    run(&["check", &out.join("job.toml").to_string_lossy()], 0);
+}
+
 trial!(init_says_that_no_model_is_better_than_a_constant);
 fn init_says_that_no_model_is_better_than_a_constant() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -33,6 +33,8 @@ pub(crate) enum Family {
     Dlrm,
     FinalMlp,
     MaskNet,
+    /// Attention over histories of ids.
+    Din,
 }
 
 impl Family {
@@ -48,6 +50,7 @@ impl Family {
             Self::Dlrm => "dlrm",
             Self::FinalMlp => "final_mlp",
             Self::MaskNet => "masknet",
+            Self::Din => "din",
         }
     }
 
@@ -117,7 +120,8 @@ impl Design {
                 | Family::Dcn
                 | Family::Dlrm
                 | Family::FinalMlp
-                | Family::MaskNet => LEARNING_RATE,
+                | Family::MaskNet
+                | Family::Din => LEARNING_RATE,
             },
         }
     }

@@ -59,6 +59,9 @@ const MEASURED_EXAMPLES: u64 = 200_000;
 /// Evaluations of a measurement without early stopping, so that one that time ends has a result.
 const MEASURED_EVALUATIONS: u64 = 4;
 
+/// Widths of the layers that weigh the ids of a history, which are computed for each of its places.
+const ATTENTION_UNITS: [u64; 2] = [32, 16];
+
 /// Purpose of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose<'a> {
@@ -485,6 +488,21 @@ impl JobFile<'_> {
                 };
                 text.push_str(&self.feeds(&format!("{{ embedding = {dimension} }}")));
             }
+            Kind::Attended {
+                buckets,
+                separator,
+                table,
+            } => {
+                let _ = writeln!(
+                    text,
+                    "[[feature]]\ncolumn = {column}\nkind = \"hashed\"\nbuckets = {buckets}"
+                );
+                write_separator(*separator, text);
+                let table = quoted(table);
+                text.push_str(&self.feeds(&format!(
+                    "{{ embedding = {dimension_of_all}, table = {table} }}"
+                )));
+            }
             Kind::Pairs { buckets, .. } => {
                 let kind = if *buckets > IDENTITY_BUCKETS_MAX {
                     format!(
@@ -530,6 +548,9 @@ impl JobFile<'_> {
             let _ = writeln!(text, "hidden_units = {hidden}");
             if dropout > 0.0 {
                 let _ = writeln!(text, "dropout = {dropout}");
+            }
+            if family == Family::Din {
+                let _ = writeln!(text, "attention_units = {ATTENTION_UNITS:?}");
             }
         }
         if let Task::Classes { names: None, count } = &self.plan.label.task {
@@ -581,6 +602,17 @@ impl JobFile<'_> {
                 let _ = writeln!(
                     text,
                     "[model.{part}_optimizer]\nkind = \"{kind}\"\nlearning_rate = 0.05"
+                );
+            }
+        }
+        if family == Family::Din {
+            for history in &self.plan.histories {
+                let _ = writeln!(
+                    text,
+                    "\n# Each id of the history counts by what it says about the target.\n[[model.attention]]\nhistory = {}\ntarget = {}\nhistory_max = {}",
+                    quoted(&history.history),
+                    quoted(&history.target),
+                    history.ids_max
                 );
             }
         }

@@ -13,7 +13,7 @@ use trainyard_model_dir::write_atomically;
 use trainyard_run_config::Job;
 
 use super::cannot_write;
-use super::design::Design;
+use super::design::{Design, Family};
 use super::job_file::{EVALUATIONS_WITHOUT_A_BETTER_ONE, JobFile, Purpose, vocabularies};
 use super::plan::{Plan, Shape, Task};
 use super::sample::Sample;
@@ -86,6 +86,7 @@ impl Bench<'_> {
             samples_a_part: self.sample.is_part,
             further_kinds: self.further_kinds,
             has_numbers: self.factorized.unwrap_or(self.plan).has_ranges(),
+            has_histories: !self.factorized.unwrap_or(self.plan).histories.is_empty(),
             one_logit: !matches!(self.plan.label.task, Task::Classes { .. }),
             doubts,
         };
@@ -129,7 +130,11 @@ impl Bench<'_> {
             Some(factorized) if candidate.shape == Shape::Factorized => factorized,
             _ => self.plan,
         };
-        plan.reading(&candidate.readings)
+        let plan = plan.reading(&candidate.readings);
+        match candidate.design.family {
+            Family::Din => plan.attending(),
+            _ => plan,
+        }
     }
 
     fn parts(&self) -> Parts {

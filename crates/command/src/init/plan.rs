@@ -1,12 +1,15 @@
 //! Decisions of `trainyard init` about each column, made from its profile alone.
 
 mod feature;
+mod history;
 mod label;
 
 use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_input::{ColumnProfile, Profile};
 
 pub(super) use feature::{FeaturePlan, Kind, Reading, Scale, is_id, mean, merged, rounded};
+pub(super) use history::History;
+use history::histories;
 pub(super) use label::{LabelPlan, Task};
 
 /// Part of the data that was profiled.
@@ -57,6 +60,8 @@ pub(super) struct Plan {
     pub(super) time: Option<String>,
     pub(super) coverage: Coverage,
     pub(super) shape: Shape,
+    /// Lists of ids of which another column has one.
+    pub(super) histories: Vec<History>,
 }
 
 impl Plan {
@@ -136,6 +141,7 @@ impl Plan {
         }
         Ok(Self {
             label,
+            histories: histories(&features, found, wishes.coverage),
             features,
             left_out,
             time,
@@ -155,6 +161,31 @@ impl Plan {
                 && let Some(place) = feature.others.iter().position(|(way, _)| way == reading)
             {
                 feature.kind = feature.others.swap_remove(place).1;
+            }
+        }
+        plan
+    }
+
+    /// Returns the plan with histories and their targets as a model with attention reads them.
+    pub(super) fn attending(&self) -> Self {
+        let mut plan = self.clone();
+        for feature in &mut plan.features {
+            let of_feature = self.histories.iter().find_map(|found| {
+                let separator = if found.history == feature.column {
+                    Some(found.separator)
+                } else if found.target == feature.column {
+                    None
+                } else {
+                    return None;
+                };
+                Some((found, separator))
+            });
+            if let Some((found, separator)) = of_feature {
+                feature.kind = Kind::Attended {
+                    buckets: found.buckets,
+                    separator,
+                    table: found.table(),
+                };
             }
         }
         plan
@@ -190,7 +221,10 @@ impl Plan {
                 count(|kind| matches!(kind, Kind::Vocabulary { .. })),
                 "vocabulary",
             ),
-            (count(|kind| matches!(kind, Kind::Hashed { .. })), "hashed"),
+            (
+                count(|kind| matches!(kind, Kind::Hashed { .. } | Kind::Attended { .. })),
+                "hashed",
+            ),
             (count(|kind| matches!(kind, Kind::Pairs { .. })), "identity"),
         ];
         let told = counts

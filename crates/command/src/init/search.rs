@@ -62,6 +62,8 @@ pub(crate) struct Space {
     pub(crate) one_logit: bool,
     /// There are numbers with buckets, which may have other encodings.
     pub(crate) has_numbers: bool,
+    /// There are lists of ids of which another column has one.
+    pub(crate) has_histories: bool,
     pub(crate) doubts: Vec<Doubt>,
 }
 
@@ -420,6 +422,7 @@ fn kinds(space: &Space) -> Vec<Candidate> {
             ..fm
         },
         deepfm,
+        Design::of(Family::Din),
         Design {
             penalty: LAYERS_PENALTY,
             dropout: 0.5,
@@ -432,6 +435,7 @@ fn kinds(space: &Space) -> Vec<Candidate> {
     let factorized = factorized
         .into_iter()
         .filter(|design| space.one_logit || !matches!(design.family, Family::Fm | Family::DeepFm))
+        .filter(|design| space.has_histories || design.family != Family::Din)
         .map(|design| of(Shape::Factorized, design));
     [rules.clone(), linear]
         .into_iter()

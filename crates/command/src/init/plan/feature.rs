@@ -1,5 +1,7 @@
 //! Choice of a feature for a column.
 
+use std::collections::HashSet;
+
 use trainyard_input::{ColumnKind, ColumnProfile, Numbers, Profile};
 
 use super::{Coverage, Shape, bare};
@@ -120,6 +122,12 @@ pub(crate) enum Kind {
     },
     /// The pairs of libsvm: indices from `base`, each with a value.
     Pairs { buckets: u64, base: u64 },
+    /// A history of ids, which has a separator, or its target. Both share the table.
+    Attended {
+        buckets: u64,
+        separator: Option<char>,
+        table: String,
+    },
 }
 
 /// Scaling of a number.
@@ -157,18 +165,22 @@ impl FeaturePlan {
         if is_categorical(column) || is_name || is_merged {
             let separator = separator(column);
             let values = parts(column, separator);
-            let distinct = if separator.is_some() && !column.list {
-                values.len() as u64
-            } else {
-                column.distinct()
+            let names_records = match separator {
+                Some(_) if column.list => false,
+                Some(separator) => Ids::of(column, separator).name_records(found.rows),
+                None => names_records(column, found.rows),
             };
-            if !column.list && names_records(column, found.rows) {
+            if names_records {
                 return Err(format!(
                     "{} different values in {} records: each names its record",
                     column.distinct(),
                     column.present
                 ));
             }
+            let distinct = match separator {
+                Some(separator) => Ids::of(column, separator).distinct,
+                None => column.distinct(),
+            };
             let merged = if is_merged {
                 ", whole numbers that are the same in the 32 bits of a numeric feature"
             } else {
@@ -271,7 +283,10 @@ impl FeaturePlan {
             Kind::Numeric {
                 boundaries, ids, ..
             } => usize::from(!boundaries.is_empty()) + usize::from(ids.is_some()),
-            Kind::Vocabulary { .. } | Kind::Hashed { .. } | Kind::Pairs { .. } => 1,
+            Kind::Vocabulary { .. }
+            | Kind::Hashed { .. }
+            | Kind::Pairs { .. }
+            | Kind::Attended { .. } => 1,
         }
     }
 
@@ -393,16 +408,72 @@ fn separator(column: &ColumnProfile) -> Option<char> {
     if column.name.ends_with(":token_seq") {
         return Some(' ');
     }
+    // Where each value is another one, not all of them are counted.
+    let counts = column.counts();
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
     let holds = |separator: char| {
-        let with = column
-            .counts()
-            .into_iter()
+        let with = counts
+            .iter()
             .filter(|(value, _)| value.contains(&(separator as u8)));
         with.map(|(_, count)| count).sum::<u64>() as f64
     };
     SEPARATORS
         .into_iter()
-        .find(|separator| holds(*separator) > 0.2 * column.values as f64)
+        .find(|separator| holds(*separator) > 0.2 * all as f64)
+}
+
+/// The ids of a column with several in a field.
+pub(super) struct Ids {
+    /// Those of the values that were counted.
+    pub(super) counted: HashSet<String>,
+    /// Number of times that they occur.
+    occurrences: u64,
+    /// Most in a record.
+    pub(super) length: u64,
+    /// Number of distinct ids, about: where not all values were counted, there are more than in those that were.
+    pub(super) distinct: u64,
+}
+
+impl Ids {
+    pub(super) fn of(column: &ColumnProfile, separator: char) -> Self {
+        let mut ids = Self {
+            counted: HashSet::new(),
+            occurrences: 0,
+            length: column.lengths.1,
+            distinct: column.distinct(),
+        };
+        for (value, count) in column.counts() {
+            let parts = if column.list {
+                vec![String::from_utf8_lossy(value).into_owned()]
+            } else {
+                parts_of(value, separator)
+            };
+            ids.length = ids.length.max(parts.len() as u64);
+            ids.occurrences += count * parts.len() as u64;
+            ids.counted.extend(parts);
+        }
+        if !column.list {
+            let more = if column.are_all_counted() { 1 } else { 2 };
+            ids.distinct = more * ids.counted.len() as u64;
+        }
+        ids
+    }
+
+    /// Returns whether hardly an id occurs twice: each field is a text of its record.
+    fn name_records(&self, rows: u64) -> bool {
+        let distinct = self.counted.len() as f64;
+        rows >= NAMING_RECORDS_MIN && distinct > NAMING_SHARE * self.occurrences as f64
+    }
+}
+
+/// Returns the texts of a field.
+fn parts_of(field: &[u8], separator: char) -> Vec<String> {
+    let text = String::from_utf8_lossy(field);
+    let parts = text.split(separator).map(str::trim);
+    parts
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the sorted values, with fields split into their texts. Empty if not all values were counted.
@@ -412,17 +483,9 @@ fn parts(column: &ColumnProfile, separator: Option<char>) -> Vec<String> {
     }
     let mut values: Vec<String> = Vec::new();
     for (value, _) in column.counts() {
-        let text = String::from_utf8_lossy(value);
         match separator {
-            Some(separator) if !column.list => {
-                values.extend(
-                    text.split(separator)
-                        .map(str::trim)
-                        .filter(|part| !part.is_empty())
-                        .map(str::to_owned),
-                );
-            }
-            _ => values.push(text.into_owned()),
+            Some(separator) if !column.list => values.extend(parts_of(value, separator)),
+            _ => values.push(String::from_utf8_lossy(value).into_owned()),
         }
     }
     values.sort_unstable();
@@ -469,7 +532,7 @@ fn category(
 
 /// Returns the buckets of hashed values. More records bring more values. With half of the buckets empty, most values have a
 /// bucket of their own.
-fn buckets(distinct: u64, coverage: Coverage, shape: Shape) -> u64 {
+pub(super) fn buckets(distinct: u64, coverage: Coverage, shape: Shape) -> u64 {
     let roomy = (16 * distinct).next_power_of_two();
     if shape == Shape::Factorized && roomy <= ROOMY_BUCKETS_MAX {
         return roomy;

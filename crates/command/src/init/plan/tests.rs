@@ -652,3 +652,89 @@ fn a_column_by_which_no_latest_records_can_be_told_is_no_time_and_the_message_sa
     ]);
     assert!(Plan::make(&found, None, &wishes("at")).is_ok());
 }
+
+#[test]
+fn a_list_of_ids_and_the_column_that_shares_most_of_them_are_a_history_and_its_target() {
+    let seen = |row: usize| {
+        let ids = (0..1 + row % 4).map(|place| format!("i{}", (row * 7 + place * 3) % 40));
+        ids.collect::<Vec<_>>().join("|")
+    };
+    let made = |item: &dyn Fn(usize) -> String| {
+        plan(
+            &[
+                ("label", &|row| (row % 2).to_string()),
+                ("seen", &seen),
+                ("item", item),
+                ("shop", &|row| format!("s{}", row % 30)),
+                ("few", &|row| format!("i{}", row % 5)),
+            ],
+            &Wishes {
+                shape: Some(Shape::Factorized),
+                ..Wishes::default()
+            },
+        )
+    };
+    let with_item = made(&|row| format!("i{}", row % 50));
+    let [found] = &with_item.histories[..] else {
+        panic!("a history: {:?}", with_item.histories);
+    };
+    assert_eq!(
+        (
+            found.history.as_str(),
+            found.target.as_str(),
+            found.separator,
+            found.ids_max
+        ),
+        ("seen", "item", '|', 4)
+    );
+    let kinds: Vec<String> = with_item
+        .attending()
+        .features
+        .iter()
+        .map(|feature| match &feature.kind {
+            Kind::Attended {
+                separator, table, ..
+            } => format!("{} {table} {separator:?}", feature.column),
+            _ => feature.column.clone(),
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "seen item ids Some('|')",
+            "item item ids None",
+            "shop",
+            "few"
+        ]
+    );
+    // Other names, and names of which few records have one that a list has.
+    for other in ["j", "k"] {
+        let item = |row: usize| match row % 10 {
+            0 => format!("i{}", row % 40),
+            _ => format!("{other}{}", row % 50),
+        };
+        assert_eq!(made(&item).histories, []);
+    }
+}
+
+#[test]
+fn a_field_of_several_ids_is_a_feature_although_each_record_has_another_one_and_a_text_is_none() {
+    let wishes = Wishes {
+        shape: Some(Shape::Factorized),
+        ..Wishes::default()
+    };
+    let history = |row: usize| {
+        let id = |place: usize| format!("i{}", (row * (2 * place + 3) + row / 40 * place) % 61);
+        (0..5).map(id).collect::<Vec<_>>().join("|")
+    };
+    let Ok(Kind::Vocabulary {
+        values, separator, ..
+    }) = made_of("seen", &history, &wishes)
+    else {
+        panic!("a vocabulary");
+    };
+    assert_eq!((values.len(), separator), (61, Some('|')));
+    let text = |row: usize| format!("title {row}|about {}", row * 3 + 1);
+    let why = made_of("text", &text, &wishes).expect_err("no feature");
+    assert!(why.contains("each names its record"), "{why}");
+}

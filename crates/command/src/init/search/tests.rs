@@ -14,6 +14,7 @@ fn rules() -> Candidate {
 
 fn space(rules: Candidate, doubts: Vec<Doubt>) -> Space {
     Space {
+        has_histories: false,
         rules,
         factorized: true,
         samples_a_part: false,
@@ -139,6 +140,26 @@ fn encodings_of_numbers_are_tried_where_there_are_numbers_and_kept_only_if_they_
     assert_eq!(with_numbers(true, 0.005), (2, NumberEncoding::Scaled));
     let (tried, kept) = with_numbers(true, 0.1);
     assert_eq!((tried, kept), (2, NumberEncoding::PiecewiseLinear));
+}
+
+#[test]
+fn attention_is_tried_where_there_are_histories_and_nowhere_else() {
+    for has_histories in [false, true] {
+        let space = Space {
+            has_histories,
+            ..space(rules(), Vec::new())
+        };
+        let mut search = Search::new(space, Metric::Auc, 0.02, 30 * SECOND);
+        let tried = run(&mut search, |candidate| {
+            measured(match candidate.design.family {
+                Family::Din => 0.9,
+                _ => 0.7,
+            })
+        });
+        let is_tried = |family: Family| tried.iter().any(|tried| tried.design.family == family);
+        assert_eq!(is_tried(Family::Din), has_histories);
+        assert_eq!(best(&search).design.family == Family::Din, has_histories);
+    }
 }
 
 #[test]
