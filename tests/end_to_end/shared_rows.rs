@@ -6,12 +6,13 @@ use std::path::Path;
 use rustix::process::Signal;
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Draw, Supervisor, program};
+use trainyard_tests::{Draw, Program, Supervisor, program};
 
 use crate::end_to_end::LIMIT;
 use crate::end_to_end::dynamic::{prediction, run, scores};
 use crate::serving::Server;
 use crate::serving::client::post;
+use crate::serving::published::{ENDLESS, answer, state_of, version, wait_for};
 
 /// Users that occur often.
 const FREQUENT: u64 = 30;
@@ -289,4 +290,33 @@ fn unknown_ids_read_the_shared_row_wherever_a_model_is_read() {
         loss < without - 0.05,
         "loss {loss} with a shared row, {without} without one"
     );
+}
+
+trial!(a_server_that_follows_training_answers_unknown_ids_by_the_shared_row_as_it_learns);
+fn a_server_that_follows_training_answers_unknown_ids_by_the_shared_row_as_it_learns() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let job = write_job(folder.path(), "update = \"ssp\"\nstaleness_steps_max = 2");
+    let steps = format!("train.max_steps={ENDLESS}");
+    let cluster = "local:ps=2,worker=2";
+    let settings = ["--set", &steps, "--set", "publish.every_secs=1"];
+    let up = [&["up", &job, "--cluster", cluster][..], &settings].concat();
+    let training = Program::start("trainyard", &up, &[]);
+    let server = Server::start(&[&job, "--name", "model"]);
+    let request = r#"{"instances": [{"user": "u999999"}, {"user": "u888888"}]}"#;
+    wait_for("a version", || (version(&server) > 0).then_some(()));
+    let first = answer(&server, request);
+    wait_for("another answer", || {
+        (answer(&server, request) != first).then_some(())
+    });
+    training.signal(Signal::TERM);
+    let ended = training.wait(LIMIT);
+    let (phase, step) = state_of(&folder.path().join("model"));
+    assert_eq!(phase, "stopped", "{}", ended.output);
+    wait_for("the last step", || (version(&server) == step).then_some(()));
+    let (status, served) = post(&server.address, "/v1/models/model:predict", request);
+    assert_eq!(status, 200, "{served}");
+    let unknown = logits_of(&prediction(&job, folder.path(), "user", "u777777"));
+    for prediction in served["predictions"].as_array().expect("predictions") {
+        assert_eq!(logits_of(prediction), unknown);
+    }
 }
