@@ -119,3 +119,28 @@ fn reductions_are_refused_where_workers_hold_the_parameters_and_without_evaluati
         "{told}"
     );
 }
+
+trial!(rates_that_rise_first_fall_after_a_plateau_as_the_schedule_does_that_says_the_same);
+fn rates_that_rise_first_fall_after_a_plateau_as_the_schedule_does_that_says_the_same() {
+    // The fall of step 60 comes after the rise, and within it.
+    for warmup_steps in [30, 90] {
+        let rising = |rate: &str| {
+            format!(
+                "{{ kind = \"warmup\", warmup_steps = {warmup_steps}, learning_rate = {rate} }}"
+            )
+        };
+        let trained = |train: &str, rate: &str| {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            trainyard(&["train", &job(folder.path(), train, rate)], 0);
+            Trained::of(&folder.path().join("model")).parameters
+        };
+        let fallen = trained(PLATEAU, &rising("0.5"));
+        assert!(fallen != trained("", &rising("0.5")), "{warmup_steps}");
+        if warmup_steps == 30 {
+            // What follows a rise counts steps from its end.
+            let schedule =
+                "{ kind = \"piecewise_constant\", boundaries = [29], values = [0.5, 0.25] }";
+            assert!(fallen == trained("", &rising(schedule)), "{warmup_steps}");
+        }
+    }
+}
