@@ -36,7 +36,7 @@ kinds! {
     #[derive(Debug, Serialize)]
     #[serde(untagged)]
     pub(crate) enum RiseKeys = "schedule" {
-        /// rises linearly from 0 to the first rate of the schedule that follows, and then follows that schedule
+        /// rises linearly from 0 to the first rate of the schedule that follows, and then follows that schedule, whose steps count from the end of the rise
         "warmup" => Warmup(WarmupKeys),
     }
 }
