@@ -22,6 +22,7 @@ use crate::arguments::{Format, JobArguments};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{Findings, look, look_at_labels_of_evaluation, look_at_length};
 use crate::disk_space::{CheckpointBytes, check_space};
+use crate::folder_columns::warn_of_folder_columns;
 use crate::limits::{limits, small_limits};
 use crate::output::print;
 use crate::repeated_rows::repeated_rows;
@@ -282,8 +283,8 @@ fn cure((labels, key): (&[&LabelConfig], &str), first: &BadRow, share: BadShare)
 /// Compares the job with the first records of its input files.
 fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     let extent = Extent::OfEachFile(ROWS as u64);
-    let training = input_options(job, Part::Train, Shard::WHOLE, None)?;
-    let training = match profile(&training, extent) {
+    let input = input_options(job, Part::Train, Shard::WHOLE, None)?;
+    let training = match profile(&input, extent) {
         Ok(training) => training,
         // The columns that the job reads were checked before, so another one has two columns of its name.
         Err(problem) if problem.code == Code::E4003 => {
@@ -301,6 +302,9 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     findings.warnings.extend(look_at_length(job, &training));
     findings
         .warnings
+        .extend(warn_of_folder_columns(&input.files, &training));
+    findings
+        .warnings
         .extend(compare_times_of_training(job, usize::MAX).err());
     if let Some(eval) = &job.input.eval {
         let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
@@ -313,8 +317,7 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
         }
         // Files of both inputs have a warning of their own.
         if files_in_both(job, eval).unwrap_or_default().is_empty() {
-            let training = input_options(job, Part::Train, Shard::WHOLE, None)?;
-            let repeated = repeated_rows(&training, &evaluation, extent)?;
+            let repeated = repeated_rows(&input, &evaluation, extent)?;
             findings.warnings.extend(repeated);
         }
     }

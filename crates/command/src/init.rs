@@ -39,6 +39,7 @@ use crate::check::check_inputs;
 use crate::convert::{TableFormat, same_columns};
 use crate::data_sample::{Extent, profile};
 use crate::data_warnings::{absent_told, look_at_rounding, look_for_class_of_several_texts};
+use crate::folder_columns::warn_of_folder_columns;
 use crate::output::print;
 use crate::repeated_rows::repeated_rows;
 use crate::targets::{Existing, check_targets};
@@ -342,6 +343,10 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         report(&rounded, LogFormat::Text);
     }
     report(&texts_told(&texts), LogFormat::Text);
+    report(
+        &warn_of_folder_columns(&source.options().files, &found),
+        LogFormat::Text,
+    );
     if source.eval.is_some() {
         let repeated = repeated_rows(&source.options(), &source.eval_options(), extent)?;
         report(repeated.as_slice(), LogFormat::Text);

@@ -22,6 +22,7 @@ mod estimator;
 mod evaluate;
 mod export;
 mod folder;
+mod folder_columns;
 pub mod http;
 mod import_tf;
 mod init;

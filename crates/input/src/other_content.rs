@@ -1,4 +1,4 @@
-//! Content that is no text, known by the first bytes of a file.
+//! Content that is no table of text, known by the first bytes of a file.
 
 /// Number of first bytes by which content is known.
 pub(crate) const BYTES_MAX: usize = 10;
@@ -10,7 +10,10 @@ const UNPACK: &str =
 /// 1952 (gzip), RFC 8878 (zstd), and of the formats' own descriptions.
 pub(crate) fn other_content(begin: &[u8]) -> Option<(&'static str, &'static str)> {
     let is_bzip2 = begin.starts_with(b"BZh") && begin.get(4..10) == Some(b"1AY&SY");
-    let known: [(bool, &'static str, &'static str); 10] = [
+    let text = begin.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begin);
+    let names_delimiter =
+        text.starts_with(b"sep=") && text.get(5).is_some_and(|end| matches!(end, b'\r' | b'\n'));
+    let known: [(bool, &'static str, &'static str); 11] = [
         (
             begin.starts_with(&[0x1f, 0x8b]),
             "its content is compressed by gzip",
@@ -57,6 +60,11 @@ pub(crate) fn other_content(begin: &[u8]) -> Option<(&'static str, &'static str)
             "its content is a text of UTF-16",
             "write it as UTF-8: `iconv -f UTF-16 -t UTF-8 IN > OUT`",
         ),
+        (
+            names_delimiter,
+            "its first line names the delimiter, as `sep=;` does for spreadsheets, and would name the columns",
+            "remove the line: `sed 1d IN > OUT`",
+        ),
     ];
     let found = known.into_iter().find(|(is_it, ..)| *is_it);
     found.map(|(_, what, help)| (what, help))
@@ -67,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_content_is_called_by_its_name_and_text_is_none() {
+    fn content_that_is_no_table_of_text_is_called_by_its_name_and_text_is_none() {
         for (begin, name) in [
             (&b"\x1f\x8b\x08\0"[..], "gzip"),
             (b"PK\x03\x04", "zip"),
@@ -79,6 +87,8 @@ mod tests {
             (b"PAR1", "Parquet"),
             (b"ARROW1\0\0", "Arrow"),
             (b"\xff\xfea\0", "UTF-16"),
+            (b"sep=;\na;b", "sep=;"),
+            (b"\xef\xbb\xbfsep=,\r\n", "sep=;"),
         ] {
             let (what, _) = other_content(begin).expect("known");
             assert!(what.contains(name), "{what}");
@@ -90,6 +100,8 @@ mod tests {
             b"PK,a",
             b"BZh9,label",
             b"\xef\xbb\xbfx",
+            b"sep=;,a\n1",
+            b"sep,a\n1,2",
         ] {
             assert_eq!(other_content(text), None, "{}", text.escape_ascii());
         }
