@@ -54,6 +54,10 @@ const EPOCH_SECONDS_MIN: f64 = 1e8;
 /// Separators of several texts in one field that are tried.
 const SEPARATORS: [char; 2] = ['|', ';'];
 
+/// Fewest distinct fields that show that a comma stands between ids, and fewest of them for each id.
+const LISTS_MIN: u64 = 50;
+const VALUES_OF_PART_MIN: u64 = 4;
+
 /// Fewest numbers of a model, of 32 bits, between the least and the greatest number of a column.
 const STEPS_MIN: f64 = 32.0;
 
@@ -417,9 +421,36 @@ fn separator(column: &ColumnProfile) -> Option<char> {
             .filter(|(value, _)| value.contains(&(separator as u8)));
         with.map(|(_, count)| count).sum::<u64>() as f64
     };
+    let is_held = |separator: &char| holds(*separator) > 0.2 * all as f64;
     SEPARATORS
         .into_iter()
-        .find(|separator| holds(*separator) > 0.2 * all as f64)
+        .find(is_held)
+        .or_else(|| Some(',').filter(is_held).filter(|_| are_lists(column)))
+}
+
+/// Returns whether fields with commas are lists of ids: lists of several lengths, of the same few ids, which are no texts with blanks and no
+/// numbers with thousands.
+fn are_lists(column: &ColumnProfile) -> bool {
+    let ids = Ids::of(column, ',');
+    let are_words = ids
+        .counted
+        .iter()
+        .all(|id| !id.contains(char::is_whitespace));
+    let counts = column.counts();
+    let mut lengths = counts.iter().map(|(value, _)| parts_of(value, ',').len());
+    let first = lengths.next();
+    let have_lengths = lengths.any(|length| Some(length) != first);
+    let of_thousands = |value: &[u8]| {
+        let mut parts = value.split(|byte| *byte == b',').skip(1);
+        parts.all(|part| part.len() == 3 && part.iter().all(u8::is_ascii_digit))
+    };
+    let are_thousands = counts.iter().all(|(value, _)| of_thousands(value));
+    let values = counts.len() as u64;
+    are_words
+        && have_lengths
+        && !are_thousands
+        && values >= LISTS_MIN
+        && VALUES_OF_PART_MIN * ids.counted.len() as u64 <= values
 }
 
 /// The ids of a column with several in a field.

@@ -738,3 +738,30 @@ fn a_field_of_several_ids_is_a_feature_although_each_record_has_another_one_and_
     let why = made_of("text", &text, &wishes).expect_err("no feature");
     assert!(why.contains("each names its record"), "{why}");
 }
+
+#[test]
+fn commas_stand_between_ids_where_the_same_few_come_in_lists_of_several_lengths() {
+    let wishes = Wishes {
+        shape: Some(Shape::Factorized),
+        ..Wishes::default()
+    };
+    let separator_of = |value: &dyn Fn(usize) -> String| match made_of("c", value, &wishes) {
+        Ok(Kind::Vocabulary { separator, .. } | Kind::Hashed { separator, .. }) => separator,
+        _ => None,
+    };
+    let ids = |row: usize| {
+        let id = |place: usize| ((row * (2 * place + 3) + row / 40 * place) % 61).to_string();
+        (0..1 + row % 5).map(id).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(separator_of(&ids), Some(','));
+    let others: [&dyn Fn(usize) -> String; 4] = [
+        // A name and a first name, places, numbers with thousands, and pairs.
+        &|row| format!("Miller {},Ann{}", row % 7, ",Eve".repeat(row % 2)),
+        &|row| format!("{},{}", row % 300, ["Rome", "Oslo,north"][row % 2]),
+        &|row| format!("{},{:03}{}", 1 + row % 9, row % 400, ",000".repeat(row % 2)),
+        &|row| format!("{},{}", row % 10, row / 10 % 10),
+    ];
+    for (place, value) in others.into_iter().enumerate() {
+        assert_eq!(separator_of(value), None, "{place}: {}", value(3));
+    }
+}
