@@ -56,7 +56,7 @@ pub use command_line::{Commands, main_with, main_with_commands, main_with_onnx, 
 pub use ended::Ended;
 pub use estimator::{Estimator, train_and_evaluate};
 pub use folder::Folder;
-pub use output::print;
+pub use output::{print, refuse_absent_folder};
 pub use program::Program;
 pub use targets::{Existing, check_targets};
 pub use up::{RuntimeThreads, Supervisor, TaskCommand, free_ports, resolve, tasks, threads};
