@@ -6,12 +6,13 @@ mod hidden;
 
 use std::io::IsTerminal as _;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use trainyard_command::{Existing, check_targets, print};
-use trainyard_diagnostic::{Code, Diagnostic, system_problem};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_storage::{ResultFile, unwritten};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataKind {
@@ -63,26 +64,20 @@ pub(crate) fn datagen(arguments: &Datagen) -> Result<(), Diagnostic> {
     let parts = parts(arguments, eval);
     let files: Vec<PathBuf> = parts.iter().map(|part| folder.join(&part.name)).collect();
     check_targets(&files, &[], Existing::by_force(arguments.force))?;
-    let write = || {
-        std::fs::create_dir_all(folder)?;
-        for (part, path) in parts.iter().zip(&files) {
-            let Part { rows, seed, .. } = part;
-            let written = match arguments.kind {
-                DataKind::Census => census::write(path, rows.end, *seed, &bar),
-                DataKind::Ctr => ctr::write(path, rows.clone(), *seed, &bar),
-            };
-            if written.is_err() {
-                // A file that was cut looks like a whole one.
-                drop(std::fs::remove_file(path));
-            }
-            written?;
-        }
-        Ok(())
+    let unwritten = |path: &Path, error: &std::io::Error| {
+        unwritten(path, error).note("--out gives another folder")
     };
-    write().map_err(|error: std::io::Error| {
-        let message = format!("data cannot be written to {}: {error}", folder.display());
-        system_problem(&error, message, (Code::E9002, "give --out another folder"))
-    })?;
+    std::fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
+    for (part, path) in parts.iter().zip(&files) {
+        let Part { rows, seed, .. } = part;
+        let (result, file) = ResultFile::create(path).map_err(|error| unwritten(path, &error))?;
+        let written = match arguments.kind {
+            DataKind::Census => census::write(file, rows.end, *seed, &bar),
+            DataKind::Ctr => ctr::write(file, rows.clone(), *seed, &bar),
+        };
+        written.map_err(|error| unwritten(path, &error))?;
+        result.publish().map_err(|error| unwritten(path, &error))?;
+    }
     bar.finish_and_clear();
     print(&format!(
         "{} training and {eval} evaluation records in {}\n",

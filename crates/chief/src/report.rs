@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use trainyard_diagnostic::{Code, Diagnostic, system_problem};
-use trainyard_model_dir::{encode, write_atomically};
-use trainyard_storage::{ResultFile, is_remote};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_model_dir::{encode, write_result};
 
 /// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -53,25 +52,16 @@ impl Report {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Diagnostic> {
-        const OTHER: &str = "give --report another path";
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("the report {} cannot be written: {error}", path.display())
-        };
-        let of_model_dir = |error: trainyard_model_dir::Error| {
-            Diagnostic::error(Code::E9002, failed(&error)).help(OTHER)
-        };
-        let mut text = encode(self, path).map_err(of_model_dir)?;
+        let mut text = encode(self, path)?;
         text.push(b'\n');
-        if is_remote(path) {
-            return write_atomically(path, &text).map_err(of_model_dir);
-        }
-        ResultFile::write(path, &text)
-            .map_err(|error| system_problem(&error, failed(&error), (Code::E9002, OTHER)))
+        write_result(path, &text).map_err(|problem| problem.note("--report names the file"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use trainyard_diagnostic::Code;
+
     use super::*;
 
     #[test]
@@ -80,8 +70,8 @@ mod tests {
         let problem = Report::default()
             .write(folder.path())
             .expect_err("a folder is no file");
-        assert_eq!(problem.code, Code::E9002);
-        assert!(problem.help.is_some_and(|help| help.contains("--report")));
+        assert_eq!(problem.code, Code::E1000);
+        assert!(problem.render().contains("--report"), "{problem:?}");
         let path = folder.path().join("report.json");
         Report {
             global_step: 7,

@@ -10,7 +10,7 @@ use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_feature_column::FeatureColumns;
 use trainyard_input::{Batch, Cells, Dataset, FieldKind, Fraction, Schema};
 use trainyard_model::{Part, Shard, input_options};
-use trainyard_model_dir::{create_folder, write_atomically};
+use trainyard_model_dir::{create_folder, write_result};
 use trainyard_run_config::{
     Analysis, AnalysisRule, BoundaryPurpose, FeatureConfig, FeatureKind, Job, Normalizer, Numbers,
 };
@@ -95,7 +95,7 @@ fn make(job: &Job, existing: Existing) -> Result<(), Diagnostic> {
         if let Some(folder) = file.parent().filter(|folder| *folder != Path::new("")) {
             create_folder(folder)?;
         }
-        write_atomically(&file, content.as_bytes())?;
+        write_result(&file, content.as_bytes())?;
         text += &told;
     }
     print(&text)

@@ -15,18 +15,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, listed, suggest};
 use trainyard_input::{
-    Cell, ColumnKind, Compression, Decimal, Error, Format, IndexBase, Layout, MissingTexts,
-    NumberStyle, TableReader, TableWriter, TextEncoding, TextStyle, Value, column_types, copy_rows,
+    Cell, ColumnKind, Compression, Decimal, Format, IndexBase, Layout, MissingTexts, NumberStyle,
+    TableReader, TableWriter, TextEncoding, TextStyle, Value, column_types, copy_rows,
     format_of_extension, plain_number,
 };
 use trainyard_run_config::expand_files;
 
 use self::columns::{TextColumns, of_other_types, refuse_unreadable, told_of_empty};
-pub(crate) use self::columns::{TypedLists, Written, other_type, same_columns};
+pub(crate) use self::columns::{TypedLists, Written, other_type, refuse_bytes, same_columns};
 use self::empties::Empties;
 use self::fit::Fit;
 use self::words::NumberWords;
-use crate::output::print;
+use crate::output::{print, refuse_absent_folder};
 use crate::targets::{Existing, check_targets};
 
 pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfrecord (tf.train.Example) and parquet.
@@ -34,7 +34,8 @@ pub(crate) const CONVERT: &str = "Converts records between csv, tsv, libsvm, tfr
 Several files become one. The names of the files say their formats, and `.gz` that they are compressed; --from and --to say \
 otherwise. Columns are known by name, and csv, tsv and parquet files must have the same. A column of csv or tsv that \
 holds numbers alone becomes one of numbers, unless one is written as no number is (`007`, `-0`) or is a whole number beyond 64 bits; `nan` among \
-them is a missing number, and `inf` an infinite one; texts of \
+them is a missing number, and `inf` an infinite one; NaN of tfrecord and parquet stays NaN. UUIDs become their texts; other bytes of parquet are \
+refused in csv, tsv and libsvm. Texts of \
 tfrecord and parquet stay texts, except in the columns of --numbers. Lists are \
 written to text with `|` or the character of --separator between their values. What the result could hold only as \
 something else is refused. From libsvm come the columns label, qid, index and value; to libsvm go those, or \
@@ -431,6 +432,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             return Err(Diagnostic::error(Code::E1201, message)
                 .help("name a file; ./- is one of this name"));
         }
+        refuse_absent_folder(&arguments.output)?;
         let style = arguments.style(from)?;
         let is_text = matches!(from, Format::Csv | Format::Tsv);
         let has_types = |format| matches!(format, Format::TfRecord | Format::Parquet);
@@ -449,23 +451,20 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             _ => Vec::new(),
         };
         if (from, to) == (Format::Parquet, Format::Parquet) && arguments.keeps_values() {
-            let copied = copy_rows(&files, &arguments.output);
-            let (rows, columns) = copied.map_err(|error| match error {
-                Error::File { ref file, .. } if *file == arguments.output => {
-                    unwritten(&arguments.output, error)
-                }
-                error => error.into(),
-            })?;
+            let (rows, columns) = copy_rows(&files, &arguments.output)?;
             return match rows {
                 0 => Err(no_record(arguments)),
                 rows => Ok((rows, columns)),
             };
         }
+        if !has_types(to) {
+            refuse_bytes(&types, |name| format!("the column `{name}`"), to.name())?;
+        }
         let mut reader = open(files.clone());
         let mut lists = TypedLists::default();
         let mut layout = Layout::default();
         let mut numbers = NumberColumns::new(style.numbers.clone());
-        let mut texts = TextColumns::new(from, to);
+        let mut texts = TextColumns::new(from, to, &types);
         let only = (!is_text).then(|| arguments.numbers.clone());
         let mut words = has_types(to).then(|| NumberWords::new(style.numbers.clone(), only));
         let mut empties = Empties::new(to);
@@ -540,8 +539,7 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
         );
         let columns = layout.columns.len();
         let fit = Fit::new(to, arguments.separator, &layout)?;
-        let unwritten = |error| unwritten(&arguments.output, error);
-        let mut writer = TableWriter::create(&arguments.output, to, layout).map_err(unwritten)?;
+        let mut writer = TableWriter::create(&arguments.output, to, layout)?;
         let line = bar(Some(rows));
         let of_row = |number, row: &mut Vec<Cell>| {
             empties.make_missing(row);
@@ -550,10 +548,10 @@ pub(crate) fn convert(arguments: &Convert) -> Result<(), Vec<Diagnostic>> {
             }
             numbers.make_plain(row);
             fit.make(number, row)?;
-            writer.write(row).map_err(unwritten)
+            Ok(writer.write(row)?)
         };
         write(&mut reader, &mut row, &line, of_row)?;
-        writer.finish().map_err(unwritten)?;
+        writer.finish()?;
         line.finish_and_clear();
         Ok((rows, columns))
     };
@@ -613,22 +611,6 @@ pub(crate) fn compressed_parquet(path: &Path) -> Diagnostic {
         path.display()
     );
     Diagnostic::error(Code::E1201, message).help("end the name by .parquet")
-}
-
-/// Returns the message of a file that cannot be written. The writer's errors are those of files in general.
-pub(crate) fn unwritten(output: &Path, error: Error) -> Diagnostic {
-    let Error::File { message, .. } = error else {
-        return error.into();
-    };
-    let of_system = message.strip_prefix("it cannot be written: ");
-    let why = of_system.unwrap_or(&message);
-    let told = format!("{} cannot be written: {why}", output.display());
-    match of_system {
-        Some(_) => Diagnostic::error(Code::E9002, told)
-            .help("check the folder of the file, its permissions and its free space, or choose another file"),
-        None => Diagnostic::error(Code::E4005, told)
-            .help("change the value or the name in the input, or write another format: parquet holds any"),
-    }
 }
 
 /// Returns the progress line of the first pass, whose number of rows is unknown, or of the second pass, with `rows`.

@@ -31,9 +31,9 @@ use trainyard_daemon::{LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic, Severity};
 use trainyard_input::{Format, Profile, TextEncoding};
 use trainyard_model::PREMADE;
-use trainyard_model_dir::write_atomically;
+use trainyard_model_dir::write_result;
 use trainyard_run_config::Job;
-use trainyard_storage::is_remote;
+use trainyard_storage::{is_remote, linked_file, unwritten};
 
 use crate::check::check_inputs;
 use crate::convert::{TableFormat, same_columns};
@@ -293,7 +293,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
                 bench.choose().inspect_err(|_| {
                     // The next call must not find them.
                     for file in split::targets(&source, &folder, arguments) {
-                        drop(std::fs::remove_file(file));
+                        drop(linked_file(&file).and_then(std::fs::remove_file));
                     }
                 })?
             }
@@ -314,9 +314,9 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     for (path, text) in &vocabularies {
         let parent = path.parent().unwrap_or(&folder);
         std::fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
-        write_atomically(path, text.as_bytes())?;
+        write_result(path, text.as_bytes())?;
     }
-    write_atomically(&path, file.text().as_bytes())?;
+    write_result(&path, file.text().as_bytes())?;
     // The written file is loaded as any other job file.
     let job = Job::load(&path, &[]).map_err(|problems| {
         let text: Vec<String> = problems.iter().map(Diagnostic::render).collect();
@@ -448,8 +448,7 @@ fn told(
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Diagnostic {
-    let message = format!("{} cannot be written: {}", path.display(), error.kind());
-    Diagnostic::error(Code::E9002, message).help("give another folder by --out")
+    unwritten(path, error).note("--out gives another folder")
 }
 
 /// Returns a path as the job file in this folder writes it.

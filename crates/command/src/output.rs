@@ -8,7 +8,7 @@ use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_input::CompressedFile;
 use trainyard_model::Scores;
 use trainyard_run_config::{InputPart, Job, Sharding, expand_files};
-use trainyard_storage::{ResultFile, is_remote};
+use trainyard_storage::{ResultFile, is_remote, linked_file, unwritten};
 
 use crate::targets::{refuse_own_file, refuse_own_input};
 use crate::text_table::width;
@@ -82,7 +82,8 @@ impl Write for Out {
 /// that its path never holds a part of the lines. An unfinished file is removed.
 pub(crate) struct Sink {
     out: Out,
-    target: String,
+    /// Absent for standard output.
+    target: Option<PathBuf>,
     /// Absent for standard output, a pipe or a device, and once the file is finished.
     file: Option<ResultFile>,
     /// The reader has closed the pipe, as `head` does.
@@ -113,14 +114,11 @@ impl Sink {
         if let Some(path) = path {
             refuse_own_input(path, inputs)?;
         }
-        let target = path.map_or("standard output".to_owned(), |path| {
-            path.display().to_string()
-        });
         let mut file = None;
         let out = match path {
             Some(path) => {
                 let (result, out) =
-                    ResultFile::create(path).map_err(|error| failed(&target, &error))?;
+                    ResultFile::create(path).map_err(|error| unwritten(path, &error))?;
                 file = Some(result);
                 Out::File(Box::new(CompressedFile::new(path, BufWriter::new(out))))
             }
@@ -128,7 +126,7 @@ impl Sink {
         };
         Ok(Self {
             out,
-            target,
+            target: path.map(Path::to_owned),
             file,
             closed: false,
         })
@@ -140,7 +138,7 @@ impl Sink {
     /// The target is full.
     pub(crate) fn write(&mut self, text: &str) -> Result<(), Diagnostic> {
         let written = self.out.write_all(text.as_bytes());
-        note(written, &self.target, &mut self.closed)
+        note(written, self.target.as_deref(), &mut self.closed)
     }
 
     /// Returns whether the reader has closed the pipe. The command can then stop.
@@ -157,16 +155,19 @@ impl Sink {
             Out::File(out) => out.end(),
             Out::Standard(mut out) => out.flush(),
         };
-        note(written, &self.target, &mut self.closed)?;
-        match self.file.take() {
-            Some(file) => file.publish().map_err(|error| failed(&self.target, &error)),
-            None => Ok(()),
-        }
+        let target = self.target.as_deref();
+        note(written, target, &mut self.closed)?;
+        let published = self.file.take().map_or(Ok(()), ResultFile::publish);
+        published.map_err(|error| failed(target, &error))
     }
 }
 
 /// Notes a pipe that its reader has closed, which is no error.
-fn note(written: std::io::Result<()>, target: &str, closed: &mut bool) -> Result<(), Diagnostic> {
+fn note(
+    written: std::io::Result<()>,
+    target: Option<&Path>,
+    closed: &mut bool,
+) -> Result<(), Diagnostic> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
             *closed = true;
@@ -176,17 +177,13 @@ fn note(written: std::io::Result<()>, target: &str, closed: &mut bool) -> Result
     }
 }
 
-fn failed(target: &str, error: &std::io::Error) -> Diagnostic {
-    let message = format!("{target} cannot be written: {error}");
-    let otherwise = match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => (
-            Code::E1201,
-            "make the folder of the file first, or choose another file",
-        ),
-        ErrorKind::IsADirectory => (Code::E1000, "a folder has that name: choose another file"),
-        _ => (Code::E9002, "free space there, or choose another file"),
+fn failed(target: Option<&Path>, error: &std::io::Error) -> Diagnostic {
+    let Some(path) = target else {
+        let message = format!("standard output cannot be written: {error}");
+        let otherwise = (Code::E9002, "free space there, or choose another file");
+        return system_problem(error, message, otherwise);
     };
-    system_problem(error, message, otherwise)
+    unwritten(path, error)
 }
 
 /// Refuses a file whose folder is not there, before the work whose result it is to hold.
@@ -199,10 +196,14 @@ pub fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
         return Err(Diagnostic::error(Code::E1201, message)
             .help("leave the option out for standard output; ./- is a file of this name"));
     }
-    let folder = path.parent().filter(|_| !is_remote(path));
+    if is_remote(path) {
+        return Ok(());
+    }
+    let file = linked_file(path).map_err(|error| unwritten(path, &error))?;
+    let folder = file.parent();
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
     match folder.map(Path::metadata) {
-        Some(Err(error)) => Err(failed(&path.display().to_string(), &error)),
+        Some(Err(error)) => Err(unwritten(path, &error)),
         Some(Ok(_)) | None => Ok(()),
     }
 }
@@ -214,9 +215,7 @@ pub fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
 pub fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(failed("standard output", &error))
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed(None, &error)),
         _ => Ok(()),
     }
 }
@@ -317,6 +316,26 @@ mod tests {
         refuse_absent_folder(&folder.path().join("report.json")).expect("a folder");
         refuse_absent_folder(Path::new("report.json")).expect("the working folder");
         refuse_absent_folder(Path::new("-")).expect_err("standard output has no name");
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_not_there_is_written_through_and_its_folder_is_looked_at() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("file.jsonl", at("link")).expect("a link");
+        let mut sink = Sink::open(Some(&at("link")), &[]).expect("opened");
+        sink.write("new\n").expect("written");
+        sink.finish().expect("finished");
+        assert!(at("link").is_symlink());
+        assert_eq!(
+            std::fs::read_to_string(at("file.jsonl")).expect("made"),
+            "new\n"
+        );
+        std::os::unix::fs::symlink("absent/file.jsonl", at("deep")).expect("a link");
+        refuse_absent_folder(&at("link")).expect("a folder");
+        let problem = refuse_absent_folder(&at("deep")).expect_err("no folder");
+        assert_eq!(problem.code, Code::E1201);
+        assert!(problem.message.contains("absent/file.jsonl"), "{problem:?}");
     }
 
     #[test]

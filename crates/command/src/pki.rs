@@ -1,9 +1,9 @@
 //! `trainyard pki`: certificates, or tokens, for the tasks of a cluster and for a server of predictions.
 
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{Error, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +11,7 @@ use clap::Args;
 use trainyard_cluster_spec::{ClusterSpec, Role};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_security::{Authority, CERTIFICATE_FILE, Identity, Issued, KEY_FILE, ROOTS_FILE};
+use trainyard_storage::{ResultFile, unwritten};
 
 use crate::output::print;
 
@@ -60,6 +61,9 @@ pub(crate) fn pki(arguments: &Pki) -> Result<(), Vec<Diagnostic>> {
         certificates(cluster.as_ref(), arguments)
     };
     let told = made.map_err(|error| {
+        if error.kind() == ErrorKind::StorageFull {
+            return vec![unwritten(out, &error).note("--out gives another folder")];
+        }
         let message = format!("{}: {error}", out.display());
         vec![
             Diagnostic::error(Code::E9002, message)
@@ -231,20 +235,13 @@ fn token() -> Result<String, Error> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Writes a file atomically, with its mode from the start.
+/// Writes a file as a whole, with its mode from the start.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     let named = |error: Error| Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let aside = path.with_extension("new");
     let write = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(mode)
-            .open(&aside)?;
+        let (result, mut file) = ResultFile::create_with_mode(path, mode)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&aside, path)
+        result.publish()
     };
     write().map_err(named)
 }

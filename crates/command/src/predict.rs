@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use trainyard_daemon::{StopSource, report};
+use trainyard_daemon::{LogFormat, StopSource, report};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    BadRow, Cell, Compression, Format, Options, TypeKind, Value as Kept, column_types,
+    BadRow, Cell, ColumnType, Compression, Format, Options, TypeKind, Value as Kept, column_types,
 };
 use trainyard_model::{AnyModel, Build, Part, Prediction, Shard, input_options, with_constants};
 use trainyard_predictor::{Predicted, Predictor};
@@ -21,7 +21,7 @@ mod table;
 
 use self::table::Table;
 use crate::arguments::{JobArguments, Source};
-use crate::convert::{Written, compressed_parquet, other_type};
+use crate::convert::{Written, compressed_parquet, other_type, refuse_bytes};
 use crate::data_warnings::{report_ambiguous_files, report_unknown_values};
 use crate::output::{Sink, read_files, refuse_absent_folder};
 use crate::output_form::{JSON, ending_of_content, refuse_other_content};
@@ -94,6 +94,16 @@ impl Form {
             return Err(compressed_parquet(path));
         }
         Ok(form)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Jsonl => "jsonl",
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::Parquet => "parquet",
+            Self::Tfrecord => "tfrecord",
+        }
     }
 
     fn is_table(self) -> bool {
@@ -175,7 +185,7 @@ pub(crate) fn predict(
                 ControlFlow::Continue(())
             })
         })?;
-        let closed = out.finish()?;
+        let closed = out.finish(arguments.job.log_format)?;
         if closed || stop.is_requested() {
             // The reader has closed the pipe, or the caller has asked to stop: the remaining records were not read.
             return Ok(());
@@ -211,15 +221,19 @@ impl Output {
     ) -> Result<Self, Diagnostic> {
         let path = arguments.output.as_deref();
         let kept = &arguments.keep;
-        let kinds = kinds_of(kept, input)?;
+        let types = types_of(kept, input)?;
         let format = match form {
             Form::Parquet => Format::Parquet,
             Form::Tfrecord => Format::TfRecord,
             Form::Jsonl | Form::Csv | Form::Tsv => {
-                let told = told_of_types(kept, &kinds, form);
-                report(&told, arguments.job.log_format);
+                refuse_bytes(
+                    &types,
+                    |name| format!("--keep {name}: the column"),
+                    form.name(),
+                )?;
+                report(&told_of_types(&types, form), arguments.job.log_format);
                 let sink = Sink::of_job(path, job, &input.files)?;
-                let lines = (sink, Writer::new(form, kept.clone(), kinds));
+                let lines = (sink, Writer::new(form, types));
                 return Ok(Self::Lines(Box::new(lines)));
             }
         };
@@ -228,7 +242,7 @@ impl Output {
         refuse_absent_folder(path)?;
         let checks = Checks { kept: kept.clone() };
         let table = Table::new(path, format, kept, input)?;
-        report(&table.told_of_types(&kinds), arguments.job.log_format);
+        report(&table.told_of_types(&types), arguments.job.log_format);
         Ok(Self::Table(Box::new(table), checks))
     }
 
@@ -251,11 +265,12 @@ impl Output {
     }
 
     /// Completes the file. Returns whether the reader had closed the pipe.
-    fn finish(self) -> Result<bool, Diagnostic> {
+    fn finish(self, log_format: LogFormat) -> Result<bool, Diagnostic> {
         match self {
             Self::Lines(lines) => {
                 let (mut sink, mut writer) = *lines;
                 sink.write(&writer.end()?)?;
+                report(&writer.notes(), log_format);
                 let closed = sink.is_closed();
                 sink.finish()?;
                 Ok(closed)
@@ -265,34 +280,36 @@ impl Output {
     }
 }
 
-/// Returns what the values of the kept columns are.
+/// Returns the kept columns with their types. Formats without types have other ones.
 ///
 /// # Errors
 /// A column has another type in another file.
-fn kinds_of(kept: &[String], input: &Options) -> Result<Vec<TypeKind>, Diagnostic> {
+fn types_of(kept: &[String], input: &Options) -> Result<Vec<ColumnType>, Diagnostic> {
     let types = match input.format {
         Format::Parquet if !kept.is_empty() => column_types(&input.files, Some(kept))?,
         _ => Vec::new(),
     };
-    let kind = |name: &String| {
+    let of_name = |name: &String| {
         let mut types = types.iter();
         let found = types.find(|column| column.name == *name);
-        found.map_or(TypeKind::Other, |column| column.kind)
+        found.cloned().unwrap_or(ColumnType {
+            name: name.clone(),
+            kind: TypeKind::Other,
+            type_name: String::new(),
+        })
     };
-    Ok(kept.iter().map(kind).collect())
+    Ok(kept.iter().map(of_name).collect())
 }
 
 /// Tells the kept columns whose values the lines say in another way.
-fn told_of_types(kept: &[String], kinds: &[TypeKind], form: Form) -> Vec<Diagnostic> {
-    let (written, name_of_form) = match form {
-        Form::Jsonl => (Written::Json, "jsonl"),
-        Form::Tsv => (Written::Fields, "tsv"),
-        _ => (Written::Fields, "csv"),
+fn told_of_types(types: &[ColumnType], form: Form) -> Vec<Diagnostic> {
+    let written = match form {
+        Form::Jsonl => Written::Json,
+        _ => Written::Fields,
     };
-    let kinds = kept.iter().zip(kinds);
-    let told = kinds.filter_map(|(name, kind)| {
-        let other = other_type(*kind, written)?;
-        Some(other.told(&format!("--keep {name}: the column"), name_of_form))
+    let told = types.iter().filter_map(|found| {
+        let other = other_type(found, written)?;
+        Some(other.told(&format!("--keep {}: the column", found.name), form.name()))
     });
     told.collect()
 }
@@ -435,7 +452,7 @@ impl Checks {
                 Kept::Int(_) | Kept::Missing => false,
             });
             let Some(value) = misfit else { continue };
-            let text = String::from_utf8_lossy(&value.to_text()).into_owned();
+            let text = text_of(value);
             let (why, cure) = match value {
                 Kept::Text(_) => (
                     format!(
@@ -480,8 +497,10 @@ impl Checks {
 struct Writer {
     format: Form,
     checks: Checks,
-    /// What the values of the kept columns are.
-    kinds: Vec<TypeKind>,
+    /// The kept columns.
+    types: Vec<ColumnType>,
+    /// For each kept column, the number of records so far that hold NaN there.
+    nan: Vec<u64>,
     /// Records so far.
     records: u64,
     /// Columns of csv and tsv, known after the first prediction.
@@ -491,11 +510,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(format: Form, kept: Vec<String>, kinds: Vec<TypeKind>) -> Self {
+    fn new(format: Form, types: Vec<ColumnType>) -> Self {
+        let kept = types.iter().map(|column| column.name.clone()).collect();
         Self {
             format,
             checks: Checks { kept },
-            kinds,
+            nan: vec![0; types.len()],
+            types,
             records: 0,
             columns: None,
             waiting: Vec::new(),
@@ -510,10 +531,32 @@ impl Writer {
         let is_text = matches!(self.format, Form::Csv | Form::Tsv);
         self.checks
             .refuse_misfits(predicted, self.records, is_text)?;
-        match is_text {
-            true => self.fields(predicted),
-            false => Ok(self.jsonl(predicted)),
+        if is_text {
+            return self.fields(predicted);
         }
+        let is_nan = |value: &Kept| matches!(value, Kept::Float(number) if number.is_nan());
+        for (records, cell) in self.nan.iter_mut().zip(&predicted.kept) {
+            *records += u64::from(cell.values.iter().any(is_nan));
+        }
+        Ok(self.jsonl(predicted))
+    }
+
+    /// Tells the kept columns with numbers for which JSON has no place.
+    fn notes(&self) -> Vec<Diagnostic> {
+        let columns = self.types.iter().zip(&self.nan);
+        let note = |(column, records): (&ColumnType, &u64)| {
+            let message = format!(
+                "--keep {}: {records} record{} NaN there, which is no number of JSON: jsonl has null for it, as for a missing value",
+                column.name,
+                if *records == 1 { " holds" } else { "s hold" }
+            );
+            Diagnostic::warning(Code::E4005, message)
+                .help("write csv, tsv, parquet or tfrecord where the two mean different things")
+        };
+        columns
+            .filter(|(_, records)| **records > 0)
+            .map(note)
+            .collect()
     }
 
     /// Returns the lines that were held back until the end.
@@ -527,8 +570,8 @@ impl Writer {
     fn jsonl(&self, predicted: &Predicted) -> String {
         let mut object = Map::new();
         let kept = self.checks.kept.iter().zip(&predicted.kept);
-        for ((name, cell), kind) in kept.zip(&self.kinds) {
-            object.insert(name.clone(), cell_json(cell, *kind));
+        for ((name, cell), column) in kept.zip(&self.types) {
+            object.insert(name.clone(), cell_json(cell, column.kind));
         }
         match &predicted.outcome {
             Ok(prediction) => {
@@ -637,13 +680,19 @@ fn nonfinite(predicted: &Predicted) -> Option<String> {
     trainyard_predictor::nonfinite(predicted.outcome.as_ref().ok()?)
 }
 
+/// Returns the number of the shortest decimal that means a float: 0.1, and not 0.10000000149011612.
+fn shortest(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
+
+/// Returns a value as text, with an exponent where it is far from 1.
+fn text_of(value: &Kept) -> String {
+    String::from_utf8_lossy(&value.to_text()).into_owned()
+}
+
 fn prediction_json(prediction: &Prediction) -> Value {
     match prediction {
-        // The shortest decimal text keeps 0.1 from becoming 0.10000000149011612.
-        Prediction::Floats(values) => values
-            .iter()
-            .map(|value| json!(value.to_string().parse::<f64>().ok()))
-            .collect(),
+        Prediction::Floats(values) => values.iter().map(|value| json!(shortest(*value))).collect(),
         Prediction::Ints(values) => json!(values),
         Prediction::Texts(values) => json!(values),
     }
@@ -662,7 +711,10 @@ fn cells_of(prediction: &BTreeMap<String, Prediction>) -> Vec<(String, String)> 
     let mut out = Vec::new();
     for (key, values) in written_keys(prediction) {
         let texts: Vec<String> = match values {
-            Prediction::Floats(values) => values.iter().map(f32::to_string).collect(),
+            Prediction::Floats(values) => values
+                .iter()
+                .map(|value| text_of(&Kept::Float(shortest(*value))))
+                .collect(),
             Prediction::Ints(values) => values.iter().map(i64::to_string).collect(),
             Prediction::Texts(values) => values.clone(),
         };
@@ -704,8 +756,7 @@ fn cell_json(cell: &Cell, kind: TypeKind) -> Value {
 
 /// Returns a cell as a field, with bars between several values. A place in a list that has no value is empty.
 fn field(cell: &Cell) -> String {
-    let value = |value: &Kept| String::from_utf8_lossy(&value.to_text()).into_owned();
-    let texts: Vec<String> = cell.values.iter().map(value).collect();
+    let texts: Vec<String> = cell.values.iter().map(text_of).collect();
     texts.join("|")
 }
 
@@ -742,7 +793,12 @@ mod tests {
 
     /// Returns the field of a kept cell, or the refusal.
     fn written(format: Form, cell: &Cell, kind: &TypeKind) -> Result<String, String> {
-        let mut writer = Writer::new(format, vec!["k".to_owned()], vec![*kind]);
+        let column = ColumnType {
+            name: "k".to_owned(),
+            kind: *kind,
+            type_name: String::new(),
+        };
+        let mut writer = Writer::new(format, vec![column]);
         let prediction = BTreeMap::from([("p".to_owned(), Prediction::Ints(vec![1]))]);
         let predicted = Predicted {
             kept: vec![cell.clone()],
@@ -763,6 +819,70 @@ mod tests {
                 .map(str::to_owned)
                 .expect("the prediction and no error"),
         })
+    }
+
+    #[test]
+    fn nan_is_told_where_json_has_null_for_it() {
+        let nan = || Kept::Float(f64::NAN);
+        let cells = [
+            list(&[Kept::Float(1.0), nan(), nan()]),
+            one(nan()),
+            one(Kept::Float(2.0)),
+        ];
+        for (form, is_told) in [(Form::Jsonl, true), (Form::Csv, false), (Form::Tsv, false)] {
+            let column = ColumnType {
+                name: "k".to_owned(),
+                kind: TypeKind::Other,
+                type_name: String::new(),
+            };
+            let mut writer = Writer::new(form, vec![column]);
+            let mut text = String::new();
+            for cell in &cells {
+                let predicted = Predicted {
+                    kept: vec![cell.clone()],
+                    outcome: Ok(BTreeMap::from([(
+                        "p".to_owned(),
+                        Prediction::Ints(vec![1]),
+                    )])),
+                };
+                text += &writer.line(&predicted).expect("written");
+            }
+            let told: String = writer.notes().iter().map(Diagnostic::render).collect();
+            assert_eq!(
+                told.contains("--keep k: 2 records hold NaN"),
+                is_told,
+                "{told}"
+            );
+            let found = if is_told {
+                "[1.0,null,null]"
+            } else {
+                "1|NaN|NaN"
+            };
+            assert!(text.contains(found), "{text}");
+            assert_eq!(text.contains("\nNaN"), !is_told, "{text}");
+        }
+    }
+
+    #[test]
+    fn predictions_far_from_1_have_an_exponent_and_their_fewest_digits() {
+        let numbers = vec![1e-45, 3.4e38, 0.1, 16_777_217.0, 5e-6];
+        let texts = |form: Form| {
+            let predicted = Predicted {
+                kept: Vec::new(),
+                outcome: Ok(BTreeMap::from([(
+                    "p".to_owned(),
+                    Prediction::Floats(numbers.clone()),
+                )])),
+            };
+            let mut writer = Writer::new(form, Vec::new());
+            let lines = writer.line(&predicted).expect("written");
+            lines.lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(texts(Form::Csv), "1e-45,3.4e38,0.1,16777216,5e-6,");
+        assert_eq!(
+            texts(Form::Jsonl),
+            "{\"p\":[1e-45,3.4e+38,0.1,16777216.0,5e-6]}"
+        );
     }
 
     #[test]

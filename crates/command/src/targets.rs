@@ -41,7 +41,10 @@ pub fn check_targets(
             continue;
         }
         if existing == Existing::Kept {
-            let message = format!("{} exists", target.display());
+            let message = match target.read_link() {
+                Ok(to) => format!("{} exists, a link to {}", target.display(), to.display()),
+                Err(_) => format!("{} exists", target.display()),
+            };
             return Err(Diagnostic::error(Code::E1000, message)
                 .help("give --force to write over it, or another name"));
         }

@@ -19,7 +19,7 @@ use trainyard_variable::Values;
 
 use trainyard_tensorflow_formats::saved_model::VARIABLES;
 
-use crate::exported::{Exported, failed, value_bytes};
+use crate::exported::{Exported, failed, failed_at_size, value_bytes};
 use crate::saved_model;
 
 /// The file that describes the model.
@@ -219,7 +219,9 @@ fn write(scored: &ScoredModel<'_>, form: &ExportForm, folder: &Path) -> Result<(
         variables: described,
     };
     let path = folder.join(JOB);
-    let text = job.as_run().map_err(|error| failed(&path, error))?;
+    let text = job
+        .as_run()
+        .map_err(|error| failed(&path, std::io::Error::other(error)))?;
     write_atomically(&path, text.as_bytes())?;
     let path = folder.join(DESCRIPTION);
     write_description(&description, &path).map_err(|error| failed(&path, error))
@@ -237,19 +239,26 @@ fn safetensors(variables: &[Exported<'_>], path: &Path) -> Result<(), Diagnostic
     for variable in variables {
         views.extend(variable.views().map_err(|error| failed(path, error))?);
     }
-    safetensors::serialize_to_file(views, None, path).map_err(|error| failed(path, error))
+    let size: usize = views
+        .iter()
+        .map(|(_, view)| safetensors::View::data_len(view))
+        .sum();
+    safetensors::serialize_to_file(views, None, path)
+        .map_err(|error| failed_at_size(path, Some(size as u64), error))
 }
 
 fn write_graph(file: &trainyard_onnx::File, folder: &Path) -> Result<(), Diagnostic> {
     let path = folder.join("model.onnx");
-    std::fs::write(&path, &file.bytes).map_err(|error| failed(&path, error))?;
+    let size = Some(file.bytes.len() as u64);
+    std::fs::write(&path, &file.bytes).map_err(|error| failed_at_size(&path, size, error))?;
     if !file.data.is_empty() {
         let path = folder.join(trainyard_onnx::File::DATA);
         let write = || {
             let mut out = std::fs::File::create(&path)?;
             file.data.iter().try_for_each(|table| out.write_all(table))
         };
-        write().map_err(|error| failed(&path, error))?;
+        let size = file.data.iter().map(|table| table.len() as u64).sum();
+        write().map_err(|error: std::io::Error| failed_at_size(&path, Some(size), error))?;
     }
     Ok(())
 }

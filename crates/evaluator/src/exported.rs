@@ -1,20 +1,39 @@
 //! A variable of an export.
 
+use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
 use std::path::Path;
 use trainyard_checkpoint::Checkpoint;
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_predictor::ALL_IDS;
+use trainyard_storage::unwritten_of_size;
 use trainyard_variable::VariableSpec;
 
 /// Returns the error of a file that cannot be written.
-pub(crate) fn failed(path: &Path, error: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::error(
-        Code::E9002,
-        format!("the export {} cannot be written: {error}", path.display()),
-    )
-    .help("check the disk and the folder")
+pub(crate) fn failed<E: std::error::Error + 'static>(path: &Path, error: E) -> Diagnostic {
+    failed_at_size(path, None, error)
+}
+
+/// Returns the error of a file of so many bytes, if it is known, that cannot be written.
+pub(crate) fn failed_at_size<E: std::error::Error + 'static>(
+    path: &Path,
+    size: Option<u64>,
+    error: E,
+) -> Diagnostic {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(here) = cause {
+        let of_tensors = match here.downcast_ref() {
+            Some(SafeTensorError::IoError(error)) => Some(error),
+            _ => None,
+        };
+        if let Some(error) = of_tensors.or(here.downcast_ref()) {
+            return unwritten_of_size(path, error, size);
+        }
+        cause = here.source();
+    }
+    let message = format!("the export {} cannot be written: {error}", path.display());
+    Diagnostic::error(Code::E9002, message).help("check the disk and the folder")
 }
 
 /// Returns the bytes of a variable in an export: all its rows, and for a dynamic table those in use with their ids.

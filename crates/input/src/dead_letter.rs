@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use tracing::warn;
 
 use crate::cells::shown;
+use crate::output::Unwritten;
 use crate::{BadRow, Error, RecordUnit};
 
 /// Largest size of the dead-letter file, in bytes.
@@ -67,10 +68,7 @@ impl DeadLetter {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let failed = |error: std::io::Error| Error::File {
-            file: path.clone(),
-            message: error.kind().to_string(),
-        };
+        let failed = |error: std::io::Error| Unwritten::from(error).of(path);
         if self.file.is_none() {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder).map_err(failed)?;

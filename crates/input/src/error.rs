@@ -106,6 +106,17 @@ pub enum Error {
         /// The message of the system.
         message: String,
     },
+    /// A file cannot be written.
+    #[error("{}", .0.message)]
+    Unwritten(Box<Diagnostic>),
+    /// The format of a file cannot hold a value or a name.
+    #[error("{} cannot be written: {message}", file.display())]
+    Unfit {
+        /// The file.
+        file: PathBuf,
+        /// The value, with its place.
+        message: String,
+    },
     /// The content of a file is broken.
     #[error("input file {} cannot be read: {message}", file.display())]
     Content {
@@ -169,6 +180,21 @@ pub enum Error {
         file: PathBuf,
         /// What it holds, in words.
         of_file: String,
+    },
+    /// A column that is to be kept beside other values has a type that cannot be.
+    #[error(
+        "column `{column}` of {} holds {found}, and what can be kept is one value a row, or a list of values",
+        file.display()
+    )]
+    Kept {
+        /// The column.
+        column: String,
+        /// The file.
+        file: PathBuf,
+        /// Type of the column.
+        found: String,
+        /// Columns within it that can be kept.
+        inner: Vec<String>,
     },
     /// A file has changed since its records were counted.
     #[error("input file {} has changed: {what}", file.display())]
@@ -263,6 +289,9 @@ impl From<Error> for Diagnostic {
         match error {
             Error::Content { help, .. } => Self::error(Code::E4002, text).help(help),
             Error::File { .. } => Self::error(Code::E4002, text).help("check the path and its permissions"),
+            Error::Unwritten(problem) => *problem,
+            Error::Unfit { .. } => Self::error(Code::E4005, text)
+                .help("change the value or the name in the input, or write another format: parquet holds any"),
             Error::CarriageReturns { .. } => Self::error(Code::E4002, text)
                 .help("write it with line feeds: `tr '\\r' '\\n' < IN > OUT`"),
             Error::Remote(error) => Self::from(*error),
@@ -287,6 +316,11 @@ impl From<Error> for Diagnostic {
             Error::MixedTimes { .. } => Self::error(Code::E4003, text).help(
                 "write the training files with one unit in the column; or give the feature `time`, which knows the units of times",
             ),
+            Error::Kept { inner, .. } if inner.is_empty() => Self::error(Code::E4003, text)
+                .help("keep another column, or write the file with one value a row, or a list of values, in its place"),
+            Error::Kept { inner, .. } => {
+                Self::error(Code::E4003, text).help(format!("keep columns within it: {}", listed(&inner)))
+            }
             Error::ColumnTwice { known, .. } => Self::error(Code::E4003, text)
                 .note(format!("columns: {}", listed(known)))
                 .help("give each column a name of its own; where the first line is a record, name the columns with input.columns, or --columns"),

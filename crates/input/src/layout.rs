@@ -64,6 +64,14 @@ pub enum TypeKind {
     Decimal,
     /// Whole numbers of 64 bits without a sign, of which those from 2^63 are read as texts of their digits.
     Unsigned64,
+    /// UUIDs, which are read as their texts (RFC 9562).
+    Uuid,
+    /// Bytes that are no texts.
+    Bytes,
+    /// Values of a type that this program does not know as bytes: extension types of Arrow, BSON, intervals and geometries.
+    EncodedBytes,
+    /// Numbers or texts of an extension type of Arrow that this program does not know.
+    Extension,
     /// Another type.
     Other,
 }
@@ -73,8 +81,13 @@ impl TypeKind {
     pub fn unit(self) -> Option<Ticks> {
         match self {
             Self::Time(unit) | Self::Duration(unit) => Some(unit),
-            Self::Boolean | Self::Decimal | Self::Unsigned64 | Self::Other => None,
+            _ => None,
         }
+    }
+
+    /// Returns whether the values are bytes, which may be texts by chance alone.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Self::Bytes | Self::EncodedBytes)
     }
 
     /// Returns what times and durations count; nothing of other values.
@@ -82,7 +95,7 @@ impl TypeKind {
         match self {
             Self::Time(unit) => Some(Clock::Time(unit)),
             Self::Duration(unit) => Some(Clock::Duration(unit)),
-            Self::Boolean | Self::Decimal | Self::Unsigned64 | Self::Other => None,
+            _ => None,
         }
     }
 }
@@ -120,6 +133,8 @@ pub struct ColumnType {
     pub name: String,
     /// What its values are.
     pub kind: TypeKind,
+    /// Its type in the words of Arrow.
+    pub type_name: String,
 }
 
 /// The columns of a table.
@@ -269,6 +284,11 @@ pub(crate) fn text(value: &Value, out: &mut Vec<u8>) {
         Value::Text(text) => out.extend_from_slice(text),
         Value::Missing => {}
     }
+}
+
+/// Returns a number for a message, by the fewest digits that mean it.
+pub(crate) fn told(number: f64) -> String {
+    String::from_utf8_lossy(&Value::Float(number).to_text()).into_owned()
 }
 
 impl Value {

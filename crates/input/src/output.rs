@@ -1,4 +1,4 @@
-//! Output file, compressed as its name says.
+//! Output file, compressed as its name says, and why it is not written.
 
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-use crate::Compression;
+use crate::{Compression, Error};
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -76,7 +76,51 @@ pub(crate) fn sync(mut out: BufWriter<File>) -> Result<()> {
     out.get_ref().sync_all()
 }
 
-/// Returns the message of a file that cannot be written.
-pub(crate) fn cannot_write(error: &std::io::Error) -> String {
-    format!("it cannot be written: {error}")
+/// Reason why rows are not written.
+#[derive(Debug)]
+pub(crate) enum Unwritten {
+    /// The format cannot hold a value or a name.
+    Unfit(String),
+    /// The system does not write the file.
+    System(std::io::Error),
+}
+
+impl Unwritten {
+    /// Returns the error of a file, which is there unfinished.
+    pub(crate) fn of(self, file: &Path) -> Error {
+        match self {
+            Self::Unfit(message) => Error::Unfit {
+                file: file.to_owned(),
+                message,
+            },
+            Self::System(error) => {
+                Error::Unwritten(Box::new(trainyard_storage::unwritten(file, &error)))
+            }
+        }
+    }
+}
+
+impl From<String> for Unwritten {
+    fn from(message: String) -> Self {
+        Self::Unfit(message)
+    }
+}
+
+impl From<std::io::Error> for Unwritten {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+#[cfg(feature = "parquet")]
+impl From<parquet::errors::ParquetError> for Unwritten {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        match error {
+            parquet::errors::ParquetError::External(source) => match source.downcast() {
+                Ok(error) => Self::System(*error),
+                Err(other) => Self::Unfit(other.to_string()),
+            },
+            other => Self::Unfit(other.to_string()),
+        }
+    }
 }

@@ -12,6 +12,7 @@ use trainyard_storage::Storage;
 use crate::block::Block;
 use crate::cells::Bad;
 use crate::column_names::{self, ColumnNames, places};
+use crate::output::Unwritten;
 use crate::record::{Content, Place, failed};
 use crate::record_unit::RecordUnit;
 use crate::{Batch, Cell, Compression, Error, Field, Layout, Options, Schema, TypeKind};
@@ -266,17 +267,17 @@ pub struct Kept {
     pub columns: Vec<String>,
 }
 
-/// Writer of the rows of a table. Errors are messages about the file.
+/// Writer of the rows of a table.
 pub(crate) trait RowWriter: Send {
     /// Appends a row with the cells of the layout's columns.
     ///
     /// # Errors
     /// The file cannot be written, or the format cannot hold a value.
-    fn write(&mut self, row: &[Cell]) -> Result<(), String>;
+    fn write(&mut self, row: &[Cell]) -> Result<(), Unwritten>;
 
     /// Completes the file.
     ///
     /// # Errors
     /// The file cannot be written.
-    fn finish(self: Box<Self>) -> Result<(), String>;
+    fn finish(self: Box<Self>) -> Result<(), Unwritten>;
 }

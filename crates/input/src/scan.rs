@@ -49,6 +49,11 @@ impl Scan {
         let is_wanted = |name: &String| schema.fields.iter().any(|field| field.name == *name);
         let others = kept.iter().filter(|name| !is_wanted(name));
         wanted.kept = others.clone().cloned().collect();
+        wanted.kept_beside = kept
+            .iter()
+            .filter(|name| is_wanted(name))
+            .cloned()
+            .collect();
         wanted.fields.extend(others.map(|name| Field {
             name: name.clone(),
             kind: FieldKind::BYTES,

@@ -137,6 +137,8 @@ pub struct Schema {
     rules: Vec<Rule>,
     /// Fields that are not parsed: their cells are written elsewhere, so that their columns may have any type.
     pub(crate) kept: Vec<String>,
+    /// Fields that are parsed, and whose cells are written elsewhere, too: with all digits of decimals.
+    pub(crate) kept_beside: Vec<String>,
 }
 
 impl Schema {

@@ -1,5 +1,6 @@
 //! Errors of model directories, and their diagnostics.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic, system_limit};
@@ -131,7 +132,17 @@ impl From<Error> for Diagnostic {
             return Self::error(code, text).help(help);
         }
         match error {
-            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Error::Io { source, path, .. }
+                if matches!(
+                    source.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+                ) =>
+            {
+                let folder = path.parent().unwrap_or(&path).display().to_string();
+                Self::error(Code::E3003, text)
+                    .help(format!("free space in {folder}, or choose another folder"))
+            }
+            Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
                 Self::error(Code::E1202, text)
                     .help("give this user the right to the folder, or choose another model_dir")
             }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use trainyard_storage::{open_regular, read_regular};
+use trainyard_diagnostic::Diagnostic;
+use trainyard_storage::{ResultFile, open_regular, read_regular};
 
 use crate::bucket::{Bucket, FILE_BYTES_MAX};
 use crate::model_dir::ModelDir;
@@ -42,6 +43,18 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     match split(path)? {
         Some((bucket, name)) => bucket.put(&name, bytes.to_vec()),
         None => durable::replace(path, bytes),
+    }
+}
+
+/// Writes the whole file of a result that a user has named. A link stays one, unlike under [`write_atomically`]: the file that it names is
+/// replaced, or made.
+///
+/// # Errors
+/// The file cannot be written. The old file is unchanged.
+pub fn write_result(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
+    match split(path)? {
+        Some((bucket, name)) => Ok(bucket.put(&name, bytes.to_vec())?),
+        None => ResultFile::write(path, bytes),
     }
 }
 

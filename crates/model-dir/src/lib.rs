@@ -30,7 +30,7 @@ pub use error::{Error, FileState};
 pub use evaluator_mark::{Evaluated, EvaluatorMark};
 pub use files::{
     absolute, append, create_folder, encode, names, read, read_json, read_tail, remove, send, show,
-    write_atomically,
+    write_atomically, write_result,
 };
 pub use interval::Interval;
 pub use job_record::JobRecord;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
-use trainyard_storage::{Storage, is_remote};
+use trainyard_storage::{Storage, is_remote, linked_file};
 
 use crate::{InputPart, Job};
 
@@ -97,16 +97,17 @@ pub fn expand_files(names: &[String]) -> Result<Vec<PathBuf>, Diagnostic> {
     expand(names, Path::new(""))
 }
 
-/// Returns the name by which a file can be compared with others: its path without links. What does not exist has the path of the
-/// nearest folder that does. A URL is its own name.
+/// Returns the name by which a file can be compared with others: its path without links, also those to nothing. What does not exist has the
+/// path of the nearest folder that does. A URL is its own name.
 pub fn identity(path: &Path) -> PathBuf {
     if is_remote(path) {
         return path.to_owned();
     }
+    let path = linked_file(path).unwrap_or_else(|_| path.to_owned());
     if let Ok(path) = path.canonicalize() {
         return path;
     }
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let absolute = std::path::absolute(&path).unwrap_or(path);
     let resolved = absolute.ancestors().skip(1).find_map(|folder| {
         let rest = absolute.strip_prefix(folder).ok()?;
         Some(folder.canonicalize().ok()?.join(rest))
@@ -389,6 +390,14 @@ mod tests {
             text.contains("a.csv and") && text.contains("b.csv are one file, by a link"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_not_there_has_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("absent", at("link")).expect("a link");
+        assert_eq!(identity(&at("link")), identity(&at("absent")));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use file::File;
 pub use location::{Location, is_remote};
 pub use mapping::Mapping;
 pub use regular_file::{open_lock, open_regular, read_regular, read_regular_text};
-pub use result_file::ResultFile;
+pub use result_file::{ResultFile, linked_file, unwritten, unwritten_of_size};
 pub use scheme::Scheme;
 pub use storage::Storage;
 

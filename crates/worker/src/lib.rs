@@ -147,12 +147,7 @@ async fn work(
             "train_seconds": outcome.train_seconds, "first_step_seconds": outcome.first_step_seconds,
             "final_loss": outcome.loss,
         });
-        ResultFile::write(path, format!("{report}\n").as_bytes()).map_err(|error| {
-            Diagnostic::error(
-                Code::E9002,
-                format!("the report {} cannot be written: {error}", path.display()),
-            )
-        })?;
+        ResultFile::write(path, format!("{report}\n").as_bytes())?;
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `trainyard bench scale`: rate by number of workers, of parameter servers alone or of the training of a job.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
@@ -8,6 +7,7 @@ use serde_json::json;
 use trainyard_cluster_spec::Role;
 use trainyard_command::{Format, RuntimeThreads, print, refuse_absent_folder};
 use trainyard_diagnostic::{Code, Diagnostic};
+use trainyard_model_dir::write_result;
 use trainyard_run_config::{Job, StrategyKind};
 use trainyard_trainer::check_cluster;
 
@@ -15,7 +15,6 @@ use super::arguments::{BenchPs, BenchScale, BenchTrain};
 use super::conditions::{Conditions, TCP};
 use super::curve::{Curve, svg};
 use super::figures::Figures;
-use super::servers::broken;
 use super::{parameter_server, traffic::Traffic, train};
 
 /// Share of linear from which nothing limits the rate.
@@ -232,7 +231,10 @@ fn bench_each(
     if let Some(path) = &arguments.plot {
         refuse_absent_folder(path).map_err(one)?;
         if path.symlink_metadata().is_ok() {
-            let message = format!("--plot {}: there is a file of that name", path.display());
+            let message = format!(
+                "--plot {}: there is a file or link of that name",
+                path.display()
+            );
             let problem = Diagnostic::error(Code::E1000, message);
             return Err(one(problem.help("name a new file, or remove that one")));
         }
@@ -278,9 +280,7 @@ fn bench_each(
             .collect(),
         linear: points.first().map_or(0.0, |first| first.measured.linear(1)),
     };
-    std::fs::File::create_new(path)
-        .and_then(|mut file| file.write_all(svg(&curve).as_bytes()))
-        .map_err(|error| one(broken(&format!("write {}", path.display()), error)))
+    write_result(path, svg(&curve).as_bytes()).map_err(one)
 }
 
 /// Returns the numbers of workers to measure, ascending: as given, or powers of two up to `most`.

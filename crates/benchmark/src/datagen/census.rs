@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
 
 use indicatif::ProgressBar;
 
@@ -23,8 +22,8 @@ const CATEGORIES: [(&str, u64); 8] = [
 ];
 
 /// Writes `rows` records.
-pub(crate) fn write(path: &Path, rows: u64, seed: u64, bar: &ProgressBar) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+pub(crate) fn write(file: File, rows: u64, seed: u64, bar: &ProgressBar) -> std::io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, file);
     out.write_all(HEADER.as_bytes())?;
     for row in 0..rows {
         let mut random = record(seed, row);

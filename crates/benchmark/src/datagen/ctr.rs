@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::ops::Range;
-use std::path::Path;
 
 use indicatif::ProgressBar;
 
@@ -24,12 +23,12 @@ const TELLING: [usize; 6] = [0, 3, 4, 6, 9, 12];
 
 /// Writes the given records of a data set.
 pub(crate) fn write(
-    path: &Path,
+    file: File,
     rows: Range<u64>,
     seed: u64,
     bar: &ProgressBar,
 ) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut line = Vec::with_capacity(512);
     for row in rows {
         line.clear();

@@ -104,17 +104,45 @@ pub(super) fn refuse_unreadable(unreadable: &[(String, String)]) -> Result<(), D
 /// Tells the columns of Parquet files whose values the output says in another way.
 pub(super) fn of_other_types(types: &[ColumnType], layout: &Layout, to: Format) -> Vec<Diagnostic> {
     let has_types = matches!(to, Format::Parquet | Format::TfRecord);
-    let told = types.iter().filter_map(|ColumnType { name, kind }| {
+    let told = types.iter().filter_map(|found| {
+        let name = &found.name;
         let mut columns = layout.columns.iter();
         let column = columns.find(|column| column.name == *name)?;
         let written = match column.kind? {
             kind if has_types => Written::Typed(kind),
             _ => Written::Fields,
         };
-        let other = other_type(*kind, written)?;
+        let other = other_type(found, written)?;
         Some(other.told(&format!("the column `{name}`"), to.name()))
     });
     told.collect()
+}
+
+/// Refuses columns of bytes, for which a format of texts has no place. Bytes that happen to be a text are none: the next file would be
+/// refused.
+///
+/// # Errors
+/// There is such a column. `what` says how it is asked for.
+pub(crate) fn refuse_bytes<'a>(
+    types: impl IntoIterator<Item = &'a ColumnType>,
+    what: impl Fn(&str) -> String,
+    to: &str,
+) -> Result<(), Diagnostic> {
+    let mut types = types.into_iter();
+    let Some(ColumnType {
+        name, type_name, ..
+    }) = types.find(|found| found.kind.is_bytes())
+    else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} holds bytes ({type_name}), and {to} holds texts alone",
+        what(name)
+    );
+    Err(Diagnostic::error(Code::E4003, message).help(
+        "write tfrecord or parquet, which hold any bytes, or leave the column out; where the bytes are texts, write them as such, as \
+         `pyarrow.Table.cast` does",
+    ))
 }
 
 /// How a file holds the values of a column of another type.
@@ -137,7 +165,8 @@ pub(crate) struct OtherType {
 }
 
 /// Returns what the values of a column become where they are not what they were.
-pub(crate) fn other_type(kind: TypeKind, written: Written) -> Option<OtherType> {
+pub(crate) fn other_type(column: &ColumnType, written: Written) -> Option<OtherType> {
+    let kind = column.kind;
     let is_text = written == Written::Typed(ColumnKind::Text);
     let (holds, becomes) = match (kind, written) {
         (TypeKind::Boolean, Written::Fields | Written::Typed(_)) => {
@@ -163,6 +192,14 @@ pub(crate) fn other_type(kind: TypeKind, written: Written) -> Option<OtherType> 
             "whole numbers from 2^63, which 64 bits with a sign do not hold".to_owned(),
             "texts of their digits",
         ),
+        (TypeKind::Uuid, Written::Typed(_)) => ("UUIDs".to_owned(), "their texts"),
+        (TypeKind::EncodedBytes, Written::Typed(_)) => {
+            (format!("values of {}", column.type_name), "their bytes")
+        }
+        (TypeKind::Extension, _) => (
+            format!("values of {}", column.type_name),
+            "the plain numbers or texts that they are made of",
+        ),
         _ => return None,
     };
     let help = match kind {
@@ -176,6 +213,9 @@ pub(crate) fn other_type(kind: TypeKind, written: Written) -> Option<OtherType> 
             }
         },
         TypeKind::Duration(_) => "say the unit where the numbers are read".to_owned(),
+        TypeKind::EncodedBytes | TypeKind::Extension => {
+            "a job reads the same from both; parquet from parquet keeps the type for other programs".to_owned()
+        }
         _ => "a job reads the same from both; parquet keeps the type for other programs".to_owned(),
     };
     Some(OtherType {
@@ -289,14 +329,19 @@ struct Texts {
 pub(super) struct TextColumns {
     from: Format,
     to: Format,
+    /// Names of the columns that are bytes by their type.
+    bytes: Vec<String>,
     columns: Vec<Texts>,
 }
 
 impl TextColumns {
-    pub(super) fn new(from: Format, to: Format) -> Self {
+    /// Returns those of files with these types.
+    pub(super) fn new(from: Format, to: Format, types: &[ColumnType]) -> Self {
+        let bytes = types.iter().filter(|found| found.kind.is_bytes());
         Self {
             from,
             to,
+            bytes: bytes.map(|found| found.name.clone()).collect(),
             columns: Vec::new(),
         }
     }
@@ -394,7 +439,7 @@ impl TextColumns {
                 column.kind = Some(ColumnKind::Text);
             }
             // The writer of Parquet takes a column of no known type for one of bytes.
-            if texts.has_bytes {
+            if texts.has_bytes || self.to == Format::Parquet && self.bytes.contains(&column.name) {
                 column.kind = None;
             }
         }
@@ -482,7 +527,7 @@ mod tests {
     fn kind(to: Format, texts: &[&[u8]]) -> Option<ColumnKind> {
         let names = ["x".to_owned()];
         let mut layout = Layout::default();
-        let mut columns = TextColumns::new(Format::TfRecord, to);
+        let mut columns = TextColumns::new(Format::TfRecord, to, &[]);
         for text in texts {
             let row = [Cell {
                 values: vec![Value::Text(text.to_vec())],
@@ -532,7 +577,7 @@ mod tests {
         let told = |to: Format, name: &str, texts: &[&str]| {
             let names = [name.to_owned()];
             let mut layout = Layout::default();
-            let mut columns = TextColumns::new(Format::Parquet, to);
+            let mut columns = TextColumns::new(Format::Parquet, to, &[]);
             for (number, text) in (1..).zip(texts) {
                 let row = [Cell {
                     values: vec![Value::Text(text.as_bytes().to_vec())],
@@ -566,7 +611,7 @@ mod tests {
             values: vec![Value::Text(b"\xff".to_vec())],
             list: false,
         }];
-        let mut columns = TextColumns::new(Format::Csv, Format::Parquet);
+        let mut columns = TextColumns::new(Format::Csv, Format::Parquet, &[]);
         let told = columns.see(3, &["x".to_owned()], &row);
         let told = told.expect_err("no text").render();
         for part in ["row 3", "`x`", "\\xff", "--encoding"] {

@@ -42,33 +42,36 @@ impl Empties {
     pub(super) fn see(&mut self, number: u64, reader: &TableReader, row: &[Cell]) {
         self.columns
             .resize(row.len().max(self.columns.len()), Counts::default());
-        let count = |columns: &mut Vec<Counts>, column: usize, empty: Empty| {
-            let Some(place) = ALL.iter().position(|(one, _)| *one == empty) else {
-                return;
-            };
-            if let Some(counts) = columns.get_mut(column) {
-                let (rows, first) = &mut counts[place];
-                *rows += 1;
-                if *first == 0 {
-                    *first = number;
-                }
-            }
-        };
-        reader.empty_lists(|column| count(&mut self.columns, column, Empty::List));
+        reader.empty_lists(|column| self.count(column, Empty::List, number));
         if !self.is_text() {
             return;
         }
         for (column, cell) in row.iter().enumerate() {
             if let Some(empty) = of_cell(cell) {
-                count(&mut self.columns, column, empty);
+                self.count(column, empty, number);
             }
         }
     }
 
-    /// Makes missing values of the empty texts of a row, where the result has none.
+    /// Counts an empty value of a column in the row of this number.
+    fn count(&mut self, column: usize, empty: Empty, number: u64) {
+        let place = ALL.iter().position(|(one, _)| *one == empty);
+        let counts = self.columns.get_mut(column).zip(place);
+        let Some((rows, first)) = counts.and_then(|(counts, place)| counts.get_mut(place)) else {
+            return;
+        };
+        *rows += 1;
+        if *first == 0 {
+            *first = number;
+        }
+    }
+
+    /// Makes missing values of those of a row for which the result has no place: empty texts of text, and NaN of libsvm.
     pub(super) fn make_missing(&self, row: &mut [Cell]) {
+        let is_libsvm = matches!(self.to, Format::LibSvm(_));
         if self.is_text() {
-            for cell in row.iter_mut().filter(|cell| of_cell(cell).is_some()) {
+            let is_gone = |cell: &&mut Cell| of_cell(cell).is_some() || is_libsvm && is_nan(cell);
+            for cell in row.iter_mut().filter(is_gone) {
                 cell.values.clear();
             }
         }
@@ -100,13 +103,16 @@ impl Empties {
     }
 }
 
+/// Returns whether a cell is a number that is none.
+fn is_nan(cell: &Cell) -> bool {
+    matches!(cell.values.as_slice(), [Value::Float(number)] if number.is_nan())
+}
+
 /// Returns what is empty in a cell that has a value.
 fn of_cell(cell: &Cell) -> Option<Empty> {
     match cell.values.as_slice() {
-        [Value::Text(text)] if text.is_empty() => Some(match cell.list {
-            true => Empty::ListOfOne,
-            false => Empty::Text,
-        }),
+        [Value::Text(text)] if text.is_empty() && !cell.list => Some(Empty::Text),
+        [Value::Text(text)] if text.is_empty() => Some(Empty::ListOfOne),
         [Value::Missing] => Some(Empty::ListOfOne),
         _ => None,
     }

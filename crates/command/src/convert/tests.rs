@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Parser;
-use trainyard_input::{ColumnKind, ColumnLayout};
+use trainyard_input::{ColumnKind, ColumnLayout, Error};
 
 use super::*;
 
@@ -39,12 +39,14 @@ fn read(path: &Path, format: Format) -> Vec<Vec<String>> {
 fn said(value: &Value) -> String {
     let text = match value {
         Value::Int(number) => return number.to_string(),
+        Value::Float(number) if number.is_nan() => return String::new(),
         Value::Float(number) => return number.to_string(),
         Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
         Value::Missing => return String::new(),
     };
     match (text.parse::<i128>(), text.parse::<f64>()) {
         (Ok(_), _) | (_, Err(_)) => text,
+        (_, Ok(number)) if number.is_nan() => String::new(),
         (_, Ok(number)) => number.to_string(),
     }
 }
@@ -365,7 +367,7 @@ fn read_other(path: &Path, format: Format) -> Vec<Vec<String>> {
 }
 
 /// Each type of Parquet that is read, alone in a file, to each format and back to Parquet: the same values, or a refusal that names the
-/// column and the row.
+/// column, and the row or the type.
 #[cfg(feature = "parquet")]
 #[test]
 fn every_type_of_parquet_keeps_its_values_in_every_format_or_is_refused_with_column_and_row() {
@@ -379,6 +381,8 @@ fn every_type_of_parquet_keeps_its_values_in_every_format_or_is_refused_with_col
         "decimals",
         "int96",
         "lists_with_nulls",
+        "extensions",
+        "nan",
     ] {
         let file = data.join(format!("{name}.parquet"));
         let mut reader = TableReader::new(vec![file.clone()], Format::Parquet, None, None);
@@ -435,8 +439,9 @@ fn every_type_of_parquet_keeps_its_values_in_every_format_or_is_refused_with_col
                     }
                     Err(told) => {
                         refused += 1;
+                        let is_told = told.contains("row ") || told.contains("holds bytes (");
                         assert!(
-                            told.contains(&format!("`{column}`")) && told.contains("row "),
+                            told.contains(&format!("`{column}`")) && is_told,
                             "{name} {column} {ending}: {told}"
                         );
                     }
@@ -446,6 +451,144 @@ fn every_type_of_parquet_keeps_its_values_in_every_format_or_is_refused_with_col
     }
     assert!(others.is_empty(), "{others:#?}");
     assert!(kept > 100 && refused > 5, "{kept} kept, {refused} refused");
+}
+
+/// Returns the path of a file that pyarrow wrote.
+#[cfg(feature = "parquet")]
+fn testdata(name: &str) -> PathBuf {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../input/testdata");
+    data.join(format!("{name}.parquet"))
+}
+
+/// Writes a file of one column of another file.
+#[cfg(feature = "parquet")]
+fn write_one_column(path: &Path, file: &Path, column: &str) {
+    let kept = trainyard_input::Kept {
+        files: vec![file.to_owned()],
+        columns: vec![column.to_owned()],
+    };
+    let label = [Cell {
+        values: vec![Value::Int(1)],
+        list: false,
+    }];
+    let mut layout = Layout::default();
+    layout.see_typed(&["label".to_owned()], &label);
+    let mut writer = TableWriter::create_with_kept(path, layout, &kept).expect("created");
+    for _ in 0..3 {
+        writer.write(&label).expect("written");
+    }
+    writer.finish().expect("finished");
+}
+
+/// The column's type decides, and not whether its bytes happen to be a text: those of `extensions` all are.
+#[cfg(feature = "parquet")]
+#[test]
+fn bytes_become_no_texts_and_extension_types_are_written_by_their_meaning_or_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("source.parquet");
+    for (column, told, fields) in [
+        ("bytes", Some("(binary)"), &[][..]),
+        ("large_bytes", Some("(binary)"), &[]),
+        ("bytes_view", Some("(binary)"), &[]),
+        ("fixed_bytes", Some("(fixed_size_binary[2])"), &[]),
+        ("list_of_bytes", Some("(list<binary>)"), &[]),
+        ("opaque_bytes", Some("(extension<arrow.opaque>)"), &[]),
+        (
+            "uuid",
+            None,
+            &[
+                "61626364-6566-6768-696a-6b6c6d6e6f70",
+                "123e4567-e89b-12d3-a456-426614174000",
+                "",
+            ],
+        ),
+        (
+            "uuids",
+            None,
+            &[
+                "61626364-6566-6768-696a-6b6c6d6e6f70|123e4567-e89b-12d3-a456-426614174000",
+                "",
+                "61626364-6566-6768-696a-6b6c6d6e6f70",
+            ],
+        ),
+        ("flag", None, &["0", "1", ""]),
+        ("opaque_text", None, &["ab", "cd", ""]),
+        ("opaque_int", None, &["1", "2", ""]),
+        ("tensor", None, &["1|2", "3|4", ""]),
+    ] {
+        write_one_column(&source, &testdata("extensions"), column);
+        for (to, ending) in FORMATS.into_iter().take(2) {
+            let out = folder.path().join(format!("out.{ending}"));
+            let words = ["convert".as_ref(), source.as_os_str(), out.as_os_str()];
+            let converted = convert_to(&[&words[..], &["--force".as_ref()]].concat());
+            let Some(told) = told else {
+                converted.expect(column);
+                let text = std::fs::read_to_string(&out).expect("written");
+                let delimiter = if to == Format::Csv { ',' } else { '\t' };
+                let found = text.lines().skip(1).map(|line| {
+                    let (field, _) = line.rsplit_once(delimiter).expect("two fields");
+                    field.to_owned()
+                });
+                assert_eq!(found.collect::<Vec<_>>(), fields, "{column} {ending}");
+                continue;
+            };
+            let refused = converted.expect_err("no texts");
+            for part in [&format!("`{column}`"), "holds bytes", told, "parquet"] {
+                assert!(refused.contains(part), "{part}: {refused}");
+            }
+            assert!(!out.exists(), "{column}");
+        }
+        let types = column_types(std::slice::from_ref(&source), None).expect("types");
+        let found = types.iter().find(|found| found.name == column).expect("it");
+        let typed = Written::Typed(ColumnKind::Text);
+        for (written, is_told) in [
+            (
+                Written::Fields,
+                !fields.is_empty() && !column.starts_with("uuid"),
+            ),
+            (
+                typed,
+                ![
+                    "bytes",
+                    "large_bytes",
+                    "bytes_view",
+                    "fixed_bytes",
+                    "list_of_bytes",
+                ]
+                .contains(&column),
+            ),
+        ] {
+            let other = other_type(found, written);
+            assert_eq!(other.is_some(), is_told, "{column} {written:?}: {other:?}");
+        }
+    }
+}
+
+/// A number that is none is no missing one where the result has a place for it.
+#[cfg(feature = "parquet")]
+#[test]
+fn nan_stays_nan_in_values_and_lists_alike() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.csv");
+    let words = |out: &Path| {
+        [
+            "convert".into(),
+            testdata("nan").into_os_string(),
+            out.as_os_str().to_owned(),
+        ]
+    };
+    let convert = |out: &Path| {
+        let words = words(out);
+        let words: Vec<&std::ffi::OsStr> =
+            words.iter().map(std::ffi::OsString::as_os_str).collect();
+        convert_to(&words)
+    };
+    convert(&out).expect("converted");
+    let text = std::fs::read_to_string(&out).expect("written");
+    let expected = "x,h,l,name\n1.5,1.5,1.5|NaN,a\nNaN,NaN,NaN,b\n,,,c\nNaN,2,2.5|,d\n";
+    assert_eq!(text, expected);
+    let told = convert(&folder.path().join("out.svm")).expect_err("no label");
+    assert!(told.contains("label"), "{told}");
 }
 
 #[cfg(feature = "parquet")]

@@ -9,7 +9,7 @@ use trainyard_daemon::{CancellationToken, Context, LogFormat, StopSource, superv
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::Profile;
 use trainyard_model::PREMADE;
-use trainyard_model_dir::write_atomically;
+use trainyard_model_dir::write_result;
 use trainyard_run_config::Job;
 
 use super::cannot_write;
@@ -174,7 +174,7 @@ impl Bench<'_> {
             let path = folder.join(name);
             let parent = path.parent().unwrap_or(&folder);
             std::fs::create_dir_all(parent).map_err(|error| cannot_write(parent, &error))?;
-            write_atomically(&path, text.as_bytes())?;
+            write_result(&path, text.as_bytes())?;
         }
         Job::load(&folder.join("job.toml"), &[]).map_err(|mut problems| problems.swap_remove(0))
     }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{
-    Cell, ColumnKind, ColumnLayout, Format, Kept, Layout, Options, TableReader, TableWriter,
-    TypeKind, Value,
+    Cell, ColumnKind, ColumnLayout, ColumnType, Format, Kept, Layout, Options, TableReader,
+    TableWriter, Value,
 };
 use trainyard_model::Prediction;
 use trainyard_predictor::Predicted;
 
-use super::{ERROR, WAITING_MAX, none_is_readable, nonfinite, written_keys};
-use crate::convert::{TypedLists, Written, other_type, unwritten};
+use super::{ERROR, WAITING_MAX, none_is_readable, nonfinite, shortest, written_keys};
+use crate::convert::{TypedLists, Written, other_type};
 
 /// A table of predictions. Its file appears when it is whole.
 pub(super) struct Table {
@@ -57,10 +57,10 @@ impl Table {
     }
 
     /// Tells the kept columns whose values the file says in another way, given what they are in the input.
-    pub(super) fn told_of_types(&self, kinds: &[TypeKind]) -> Vec<Diagnostic> {
-        let columns = self.kept.iter().zip(kinds);
-        let told = columns.filter_map(|(column, kind)| {
-            let other = other_type(*kind, Written::Typed(column.kind?))?;
+    pub(super) fn told_of_types(&self, types: &[ColumnType]) -> Vec<Diagnostic> {
+        let columns = self.kept.iter().zip(types);
+        let told = columns.filter_map(|(column, found)| {
+            let other = other_type(found, Written::Typed(column.kind?))?;
             let name = format!("--keep {}: the column", column.name);
             Some(other.told(&name, self.format.name()))
         });
@@ -86,7 +86,7 @@ impl Table {
             self.begin(Vec::new())?;
         }
         let finished = self.writer.take().map_or(Ok(()), TableWriter::finish);
-        finished.map_err(|error| unwritten(&self.path, error))
+        Ok(finished?)
     }
 
     /// Creates the file, and writes the records that have waited for it.
@@ -105,7 +105,7 @@ impl Table {
             Some(copied) => TableWriter::create_with_kept(&self.path, layout, copied),
             None => TableWriter::create(&self.path, self.format, layout),
         };
-        self.writer = Some(writer.map_err(|error| unwritten(&self.path, error))?);
+        self.writer = Some(writer?);
         for predicted in std::mem::take(&mut self.waiting) {
             self.write(&predicted)?;
         }
@@ -138,9 +138,7 @@ impl Table {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
-        writer
-            .write(&row)
-            .map_err(|error| unwritten(&self.path, error))
+        Ok(writer.write(&row)?)
     }
 }
 
@@ -169,7 +167,7 @@ fn cell(values: &Prediction) -> Cell {
         // As in JSON: 0.1, and not 0.10000000149011612. A number that is not finite is an error of its record.
         Prediction::Floats(values) => values
             .iter()
-            .map(|value| Value::Float(value.to_string().parse().unwrap_or(f64::from(*value))))
+            .map(|value| Value::Float(shortest(*value)))
             .collect(),
         Prediction::Ints(values) => values.iter().map(|value| Value::Int(*value)).collect(),
         Prediction::Texts(values) => values

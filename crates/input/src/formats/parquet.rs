@@ -110,7 +110,6 @@ fn table_cells<'a>(
                 }
             }
             Cell::Missing => target.list = false,
-            Cell::Float(number) if number.is_nan() => {}
             one => target.values.extend(value(one)),
         }
     }

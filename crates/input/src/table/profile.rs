@@ -134,24 +134,25 @@ impl ColumnProfile {
 
     fn see(&mut self, cell: &Cell, missing: &Missing, row: u64) {
         self.list |= cell.list;
-        let is_missing = match cell.values.as_slice() {
-            [] => true,
-            [value] => is_missing(value, missing, &self.style),
-            values => values.iter().all(|value| *value == Value::Missing),
-        };
-        if is_missing {
+        let is_missing = |value: &Value| is_nan(value) || is_missing(value, missing, &self.style);
+        // As a job reads them: a missing value of a list is no value of the column.
+        let values: Vec<&Value> = cell
+            .values
+            .iter()
+            .filter(|value| !is_missing(value))
+            .collect();
+        if values.is_empty() {
             self.missing += 1;
             return;
         }
-        let values = cell.values.iter().filter(|value| **value != Value::Missing);
-        let length = values.clone().count() as u64;
+        let length = values.len() as u64;
         self.lengths = match self.present {
             0 => (length, length),
             _ => (self.lengths.0.min(length), self.lengths.1.max(length)),
         };
         self.present += 1;
         self.values += length;
-        values.for_each(|value| self.see_value(value));
+        values.into_iter().for_each(|value| self.see_value(value));
         if self.numbers.fractions > 0 {
             self.first_fraction.get_or_insert(row);
         }
@@ -349,7 +350,12 @@ fn of_features<T: Copy>(numbers: &HashSet<T>, narrow: impl Fn(T) -> f32) -> usiz
     narrow.collect::<HashSet<u32>>().len()
 }
 
-/// Returns whether the only value of a cell stands for a missing one. A text of a number counts as a number.
+/// Returns whether a value is a missing number of the format.
+fn is_nan(value: &Value) -> bool {
+    matches!(value, Value::Float(number) if number.is_nan())
+}
+
+/// Returns whether a value stands for a missing one. A text of a number counts as a number.
 pub(super) fn is_missing(value: &Value, missing: &Missing, style: &NumberStyle) -> bool {
     match value {
         Value::Int(number) => missing.integer(*number, &FieldKind::FLOAT),
@@ -448,6 +454,29 @@ mod tests {
             );
         }
         profile.columns.remove(0)
+    }
+
+    #[test]
+    fn missing_values_of_a_list_are_no_values_of_its_column() {
+        let mut profile = Profile::new(&vec!["?".to_owned()].into());
+        let text = |text: &str| Value::Text(text.into());
+        for (texts, numbers) in [
+            (vec![text("a"), text(""), text("?")], vec![1.0, f64::NAN]),
+            (vec![text("")], vec![f64::NAN, f64::NAN]),
+            (vec![Value::Missing, text("b")], vec![2.0, 3.0]),
+        ] {
+            let numbers = numbers.into_iter().map(Value::Float);
+            let row = [texts, numbers.collect()].map(|values| Cell { values, list: true });
+            profile.see(&["t".to_owned(), "n".to_owned()], &row);
+        }
+        let [texts, numbers] = profile.columns.as_slice() else {
+            panic!("two columns")
+        };
+        let counts: Vec<&[u8]> = texts.counts().into_iter().map(|(text, _)| text).collect();
+        assert_eq!(counts, [b"a", b"b"]);
+        assert_eq!((texts.missing, texts.present, texts.values), (1, 2, 2));
+        assert_eq!((numbers.missing, numbers.values), (1, 3));
+        assert_eq!((numbers.numbers.count, numbers.lengths), (3, (1, 2)));
     }
 
     #[test]

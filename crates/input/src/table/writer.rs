@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use trainyard_storage::ResultFile;
 
 use crate::formats;
-use crate::output::cannot_write;
+use crate::output::Unwritten;
 use crate::record_format::{Kept, RowWriter, Target};
 use crate::{Cell, Error, Format, Layout};
 
@@ -62,8 +62,7 @@ impl TableWriter {
             file: None,
             rows: None,
         };
-        let (result, file) =
-            ResultFile::create(path).map_err(|error| writer.failed(cannot_write(&error)))?;
+        let (result, file) = ResultFile::create(path).map_err(|error| writer.failed(error))?;
         writer.file = Some(result);
         writer.rows = Some(formats::format(format).writer(Target {
             path,
@@ -84,7 +83,7 @@ impl TableWriter {
             return Ok(());
         };
         let outcome = rows.write(row);
-        outcome.map_err(|message| self.failed(message))
+        outcome.map_err(|reason| self.failed(reason))
     }
 
     /// Completes the file and renames it to its final name.
@@ -93,17 +92,14 @@ impl TableWriter {
     /// The file cannot be written.
     pub fn finish(mut self) -> Result<(), Error> {
         if let Some(rows) = self.rows.take() {
-            rows.finish().map_err(|message| self.failed(message))?;
+            rows.finish().map_err(|reason| self.failed(reason))?;
         }
         let published = self.file.take().map_or(Ok(()), ResultFile::publish);
-        published.map_err(|error| self.failed(cannot_write(&error)))
+        published.map_err(|error| self.failed(error))
     }
 
-    fn failed(&self, message: String) -> Error {
-        Error::File {
-            file: self.path.clone(),
-            message,
-        }
+    fn failed(&self, reason: impl Into<Unwritten>) -> Error {
+        reason.into().of(&self.path)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::*;
 use trainyard_testing::Golden;
 
@@ -247,5 +248,51 @@ fn golden_examples_come_through_parquet() {
             };
             assert_eq!(values(left, Some(place)), values(right, there), "{name}");
         }
+    }
+}
+
+/// The device is a disk without room.
+#[test]
+fn a_full_disk_is_told_as_such_by_every_writer_and_not_as_a_fault_of_the_data() {
+    let full = Path::new("/dev/full");
+    let row = |text: &str| {
+        [
+            Cell {
+                values: vec![Value::Int(1)],
+                list: false,
+            },
+            Cell {
+                values: vec![Value::Float(text.len() as f64)],
+                list: false,
+            },
+        ]
+    };
+    let names = ["label", "x"].map(str::to_owned);
+    let mut layout = Layout::default();
+    layout.see_typed(&names, &row(""));
+    let write = |format: Format| -> Result<(), Error> {
+        let mut writer = TableWriter::create(full, format, layout.clone())?;
+        for _ in 0..10_000 {
+            writer.write(&row("a"))?;
+        }
+        writer.finish()
+    };
+    let formats = [
+        Format::Csv,
+        Format::Tsv,
+        Format::TfRecord,
+        Format::LibSvm(IndexBase::One),
+        Format::Parquet,
+    ];
+    let mut told: Vec<Error> = formats
+        .into_iter()
+        .map(|format| write(format).expect_err("it is full"))
+        .collect();
+    let copied = copy_rows(&[crate::testdata("types.parquet")], full);
+    told.push(copied.expect_err("it is full"));
+    for error in told {
+        let problem = Diagnostic::from(error);
+        assert_eq!(problem.code, Code::E3006, "{problem:?}");
+        assert!(problem.message.contains("/dev/full"), "{problem:?}");
     }
 }

@@ -740,3 +740,79 @@ fn a_column_that_cannot_be_kept_is_refused_before_the_first_row() {
     assert!(other.contains("another type than in"), "{other}");
     assert!(!path.exists());
 }
+
+/// Returns what a file says of its columns to readers of Arrow.
+fn arrow_schema(path: &Path) -> Option<String> {
+    let reader = open(path);
+    let keys = reader.metadata().file_metadata().key_value_metadata();
+    let pair = keys?.iter().find(|pair| pair.key == "ARROW:schema")?;
+    pair.value.clone()
+}
+
+#[test]
+fn kept_columns_keep_the_wide_texts_views_and_dictionaries_of_arrow() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kept.parquet");
+    let file = testdata("wide_texts.parquet");
+    let mut columns: Vec<String> = kinds(&file).into_iter().map(|(name, _)| name).collect();
+    columns.retain(|name| name != "plain");
+    let kept = Kept {
+        files: vec![file.clone()],
+        columns,
+    };
+    let write = |kept: &Kept| {
+        let writer = TableWriter::create_with_kept(&path, Layout::default(), kept);
+        let mut writer = writer.expect("created");
+        for _ in 0..3 {
+            writer.write(&[]).expect("written");
+        }
+        writer.finish().expect("finished");
+        arrow_schema(&path)
+    };
+    let schema = write(&kept).expect("a schema of Arrow");
+    // The types are those of the input's own schema, which is in it as it is: in base64, 60 digits of it begin at one of three places.
+    let of_input = arrow_schema(&file).expect("a schema of Arrow");
+    let is_in = (0..4).any(|begin| schema.contains(&of_input[40 + begin..100 + begin]));
+    assert!(is_in, "{schema}");
+    // Without a schema of Arrow, there is nothing to keep.
+    let plain = folder.path().join("plain.parquet");
+    write_column(&plain, "optional int64 d;", &[1, 2, 3]);
+    let kept = Kept {
+        files: vec![plain],
+        columns: vec!["d".to_owned()],
+    };
+    assert_eq!(write(&kept), None);
+}
+
+#[test]
+fn a_structure_or_map_that_cannot_be_kept_is_named_with_its_type_and_what_is_within() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kept.parquet");
+    let file = testdata("arrow_types.parquet");
+    let refused = |column: &str| {
+        let kept = Kept {
+            files: vec![file.clone()],
+            columns: vec![column.to_owned()],
+        };
+        let written = TableWriter::create_with_kept(&path, Layout::default(), &kept);
+        let options = Options::new(vec![file.clone()], Format::Parquet);
+        let read = Scan::open(options, Schema::default(), vec![column.to_owned()]);
+        [written.err(), read.err()].map(|error| {
+            let error = error.expect("it cannot be kept");
+            trainyard_diagnostic::Diagnostic::from(error).render()
+        })
+    };
+    for (column, parts) in [
+        ("s", ["struct<", "keep columns within it: s."]),
+        ("m", ["map<", "one value a row"]),
+        ("ll", ["list<list<", "one value a row"]),
+    ] {
+        for told in refused(column) {
+            for part in [&format!("`{column}`"), parts[0], parts[1], "can be kept"] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+            assert!(!told.contains("feature"), "{told}");
+        }
+    }
+    assert!(!path.exists());
+}

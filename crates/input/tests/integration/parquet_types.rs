@@ -482,3 +482,41 @@ fn columns_have_their_paths_in_arrow_and_those_that_cannot_be_read_the_type_of_t
         ]
     );
 }
+
+#[test]
+fn uuids_are_their_texts_and_booleans_of_a_byte_are_0_and_1() {
+    let bytes = || FieldKind::Bytes { separator: None };
+    let one = "'61626364-6566-6768-696a-6b6c6d6e6f70'";
+    let two = "'123e4567-e89b-12d3-a456-426614174000'";
+    let uuids = read("extensions.parquet", "uuid", bytes());
+    assert_eq!(uuids, format!("{one} | {two} | ''"));
+    assert_eq!(
+        read("extensions.parquet", "uuid", number()),
+        "wants numbers"
+    );
+    assert_eq!(read("extensions.parquet", "flag", number()), "0 | 1 | -9");
+    let file = testdata("extensions.parquet");
+    let types = column_types(&[file], None).expect("types");
+    let kinds: Vec<(&str, TypeKind)> = types
+        .iter()
+        .map(|column| (column.name.as_str(), column.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("bytes", TypeKind::Bytes),
+            ("bytes_view", TypeKind::Bytes),
+            ("fixed_bytes", TypeKind::Bytes),
+            ("flag", TypeKind::Boolean),
+            ("json", TypeKind::Other),
+            ("large_bytes", TypeKind::Bytes),
+            ("list_of_bytes", TypeKind::Bytes),
+            ("opaque_bytes", TypeKind::EncodedBytes),
+            ("opaque_int", TypeKind::Extension),
+            ("opaque_text", TypeKind::Extension),
+            ("tensor", TypeKind::Extension),
+            ("uuid", TypeKind::Uuid),
+            ("uuids", TypeKind::Uuid),
+        ]
+    );
+}

@@ -116,3 +116,51 @@ fn a_kept_column_that_no_file_has_is_named_before_anything_is_read() {
         "{error}"
     );
 }
+
+#[test]
+fn a_decimal_that_is_a_feature_and_kept_keeps_its_digits() {
+    let file = crate::testdata("decimals.parquet");
+    let options = || Options::new(vec![file.clone()], Format::Parquet);
+    let types = column_types(std::slice::from_ref(&file), None).expect("types");
+    let mut rounded = 0;
+    for column in types.iter().filter(|found| found.kind == TypeKind::Decimal) {
+        let name = &column.name;
+        let kind = FieldKind::Float {
+            width: 1,
+            separator: None,
+            default: Some(vec![-9.0]),
+        };
+        let scan = |schema: Schema| {
+            let scan = Scan::open(options(), schema, vec![name.clone()]);
+            let (mut batch, mut records) = (Batch::default(), Vec::new());
+            let read = scan.and_then(|mut scan| scan.read(&mut batch, &mut records));
+            read.ok().map(|_| (batch, records))
+        };
+        let mut schema = Schema::default();
+        schema.want(name, kind);
+        let read = |schema| {
+            Dataset::open(options(), schema)
+                .and_then(|mut dataset| dataset.next().expect("the file has rows"))
+        };
+        // Lists, and numbers beyond 32 bits, are no such features.
+        let Ok(alone) = read(schema.clone()) else {
+            continue;
+        };
+        let (batch, records) = scan(schema).expect("read");
+        let (_, expected) = scan(Schema::default()).expect("read");
+        assert_eq!(records, expected, "{name}");
+        let floats = |batch: &Batch| match &batch.columns[0].cells {
+            Cells::Float(values) => values.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(floats(&batch), floats(&alone), "{name}");
+        let is_text = |record: &Scanned| {
+            record
+                .kept
+                .iter()
+                .any(|cell| matches!(cell.values.as_slice(), [Value::Text(_)]))
+        };
+        rounded += usize::from(records.iter().any(is_text));
+    }
+    assert!(rounded > 0, "a float rounds no digit of the decimals");
+}

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::COLUMNS;
 use crate::layout::{LIST_SEPARATOR, float, text};
-use crate::output::{CompressedFile, cannot_write};
+use crate::output::{CompressedFile, Unwritten};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, ColumnKind, Layout, Value};
 
@@ -94,17 +94,15 @@ impl LibSvmWriter {
 }
 
 impl RowWriter for LibSvmWriter {
-    fn write(&mut self, row: &[Cell]) -> Result<(), String> {
+    fn write(&mut self, row: &[Cell]) -> Result<(), Unwritten> {
         self.line.clear();
         self.append(row)?;
         self.line.push(b'\n');
-        self.output
-            .write_all(&self.line)
-            .map_err(|error| cannot_write(&error))
+        Ok(self.output.write_all(&self.line)?)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), String> {
-        self.output.finish().map_err(|error| cannot_write(&error))
+    fn finish(self: Box<Self>) -> Result<(), Unwritten> {
+        Ok(self.output.finish()?)
     }
 }
 

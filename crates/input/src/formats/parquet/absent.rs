@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::output::Unwritten;
 use crate::record::{Content, Place};
 use crate::record_format::{FileRecords, InputFile, RowWriter, Target, Want};
 use crate::{Cell, ColumnType, Error, Schema};
@@ -48,11 +49,11 @@ impl ParquetWriter {
 }
 
 impl RowWriter for ParquetWriter {
-    fn write(&mut self, _row: &[Cell]) -> Result<(), String> {
+    fn write(&mut self, _row: &[Cell]) -> Result<(), Unwritten> {
         match *self {}
     }
 
-    fn finish(self: Box<Self>) -> Result<(), String> {
+    fn finish(self: Box<Self>) -> Result<(), Unwritten> {
         match *self {}
     }
 }

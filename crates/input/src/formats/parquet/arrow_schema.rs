@@ -1,5 +1,5 @@
-//! What Parquet does not say of columns: durations, which it holds as plain whole numbers, lists of one length, time zones and extension
-//! types. The schema of Arrow, which Arrow's writers put into the file's metadata as a base64 text of an IPC message, says them.
+//! What Parquet does not say of columns: durations, which it holds as plain whole numbers, lists of one length, time zones, extension
+//! types, and whether bytes are no texts, which early writers of Parquet did not say of texts either. The schema of Arrow, which Arrow's writers put into the file's metadata as a base64 text of an IPC message, says them.
 //! <https://github.com/apache/arrow/blob/main/format/Schema.fbs>
 
 use std::collections::BTreeMap;
@@ -42,9 +42,12 @@ pub(super) const TYPE_UTF8: u8 = 5;
 const TYPE_TIMESTAMP: u8 = 10;
 pub(super) const TYPE_LIST: u8 = 12;
 const TYPE_STRUCT: u8 = 13;
+const TYPE_FIXED_SIZE_BINARY: u8 = 15;
 const TYPE_FIXED_SIZE_LIST: u8 = 16;
 const TYPE_DURATION: u8 = 18;
+const TYPE_LARGE_BINARY: u8 = 19;
 const TYPE_LARGE_LIST: u8 = 21;
+const TYPE_BINARY_VIEW: u8 = 23;
 /// Unit of a duration whose table does not name one.
 const MILLISECONDS: u16 = 1;
 
@@ -59,6 +62,19 @@ pub(super) struct ArrowColumn {
     pub(super) zone: Option<String>,
     /// Name of an extension type, also that of a structure which holds the column.
     pub(super) extension: Option<String>,
+    /// The values are bytes, and no texts.
+    pub(super) holds_bytes: bool,
+}
+
+impl ArrowColumn {
+    /// Returns what distinguishes types whose values have the same form in a file.
+    pub(super) fn beyond_parquet(&self) -> Option<Self> {
+        let column = Self {
+            holds_bytes: false,
+            ..self.clone()
+        };
+        Some(column).filter(|column| *column != Self::default())
+    }
 }
 
 /// What Arrow says of columns, by their paths: fields of structures stand behind a dot, and the values of a list have the path of the
@@ -137,6 +153,9 @@ fn collect_fields(
             TYPE_TIMESTAMP => {
                 let zone = field.table(FIELD_TYPE)?.text(TIMESTAMP_ZONE);
                 column.zone = zone.map(str::to_owned);
+            }
+            TYPE_BINARY | TYPE_LARGE_BINARY | TYPE_BINARY_VIEW | TYPE_FIXED_SIZE_BINARY => {
+                column.holds_bytes = true;
             }
             TYPE_FIXED_SIZE_LIST => {
                 let size = field.table(FIELD_TYPE)?.int(LIST_SIZE);

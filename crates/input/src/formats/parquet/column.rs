@@ -21,6 +21,12 @@ use crate::{FieldKind, Schema, TypeKind};
 const DECIMAL_BYTES_MAX: i32 = 32;
 /// Most digits of a decimal whose whole numbers always have 64 bits.
 const INT64_DIGITS: i32 = 18;
+/// Bytes of a UUID.
+const UUID_BYTES: i32 = 16;
+// Canonical extension types whose values this program knows (<https://arrow.apache.org/docs/format/CanonicalExtensions.html>).
+const BOOL8_EXTENSION: &str = "arrow.bool8";
+const JSON_EXTENSION: &str = "arrow.json";
+const UUID_EXTENSION: &str = "arrow.uuid";
 /// Up to here, a float of 64 bits has each whole number.
 const EXACT_IN_FLOAT: u128 = 1 << f64::MANTISSA_DIGITS;
 
@@ -45,16 +51,27 @@ pub(super) enum Values {
     WholeDecimal,
     /// Texts or arbitrary bytes.
     Text,
+    /// UUIDs as their 16 bytes.
+    Uuid,
+    /// Booleans as whole numbers, of which 0 is false.
+    Boolean8,
 }
 
 impl Values {
     fn is_whole(self) -> bool {
         match self {
-            Self::Int | Self::Unsigned | Self::Unsigned64 | Self::WholeDecimal | Self::Time(_) => {
-                true
-            }
-            Self::Float | Self::Float16 | Self::Decimal(_) | Self::Text => false,
+            Self::Int
+            | Self::Unsigned
+            | Self::Unsigned64
+            | Self::WholeDecimal
+            | Self::Boolean8
+            | Self::Time(_) => true,
+            Self::Float | Self::Float16 | Self::Decimal(_) | Self::Text | Self::Uuid => false,
         }
+    }
+
+    fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Uuid)
     }
 }
 
@@ -109,7 +126,7 @@ pub(super) fn columns(schema: &SchemaDescriptor, arrow: &ArrowColumns) -> Vec<Pa
         let path = arrow_path(schema, leaf);
         let arrow = arrow.get(&path);
         let inner = arrow_name(leaf.self_type(), arrow);
-        let values = values(leaf).filter(|_| readable);
+        let values = values(leaf, arrow).filter(|_| readable);
         ParquetColumn {
             name: if list && alone && !is_in_list(schema, leaf) {
                 root(leaf)
@@ -161,10 +178,46 @@ fn kind(leaf: &ColumnDescriptor, values: Values, arrow: Option<&ArrowColumn>) ->
     match values {
         Values::Time(unit) => TypeKind::Time(unit),
         Values::Unsigned64 => TypeKind::Unsigned64,
+        Values::Uuid => TypeKind::Uuid,
+        Values::Boolean8 => TypeKind::Boolean,
         _ if leaf.physical_type() == Physical::BOOLEAN => TypeKind::Boolean,
         _ if is_decimal(leaf) => TypeKind::Decimal,
-        _ => duration.map_or(TypeKind::Other, TypeKind::Duration),
+        _ if let Some(unit) = duration => TypeKind::Duration(unit),
+        Values::Text => kind_of_bytes(leaf, arrow),
+        _ if is_extension(arrow) => TypeKind::Extension,
+        _ => TypeKind::Other,
     }
+}
+
+/// Returns what the values of a leaf of texts or bytes are. Early writers did not mark texts: without Arrow's schema, unmarked values of any
+/// length are taken for texts.
+fn kind_of_bytes(leaf: &ColumnDescriptor, arrow: Option<&ArrowColumn>) -> TypeKind {
+    let is_extension = is_extension(arrow);
+    match (leaf.logical_type_ref(), leaf.converted_type()) {
+        (Some(LogicalType::Bson | LogicalType::Geometry(_) | LogicalType::Geography(_)), _)
+        | (_, ConvertedType::BSON | ConvertedType::INTERVAL) => TypeKind::EncodedBytes,
+        (Some(LogicalType::String | LogicalType::Json | LogicalType::Enum), _)
+        | (_, ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM) => {
+            match is_extension {
+                true => TypeKind::Extension,
+                false => TypeKind::Other,
+            }
+        }
+        _ if is_extension => TypeKind::EncodedBytes,
+        _ if leaf.physical_type() == Physical::FIXED_LEN_BYTE_ARRAY => TypeKind::Bytes,
+        _ if arrow.is_some_and(|arrow| arrow.holds_bytes) => TypeKind::Bytes,
+        _ => TypeKind::Other,
+    }
+}
+
+/// Returns whether a column has an extension type that says more of its values than other types do.
+fn is_extension(arrow: Option<&ArrowColumn>) -> bool {
+    let name = arrow.and_then(|arrow| arrow.extension.as_deref());
+    name.is_some_and(|name| ![JSON_EXTENSION, UUID_EXTENSION, BOOL8_EXTENSION].contains(&name))
+}
+
+fn has_extension(arrow: Option<&ArrowColumn>, name: &str) -> bool {
+    arrow.is_some_and(|arrow| arrow.extension.as_deref() == Some(name))
 }
 
 fn is_decimal(leaf: &ColumnDescriptor) -> bool {
@@ -172,7 +225,7 @@ fn is_decimal(leaf: &ColumnDescriptor) -> bool {
         || matches!(leaf.logical_type_ref(), Some(LogicalType::Decimal { .. }))
 }
 
-fn values(leaf: &ColumnDescriptor) -> Option<Values> {
+fn values(leaf: &ColumnDescriptor, arrow: Option<&ArrowColumn>) -> Option<Values> {
     let decimal = is_decimal(leaf);
     let unsigned = match (leaf.logical_type_ref(), leaf.converted_type()) {
         (Some(LogicalType::Integer(kind)), _) => !kind.is_signed,
@@ -185,6 +238,7 @@ fn values(leaf: &ColumnDescriptor) -> Option<Values> {
         Physical::INT32 | Physical::INT64 if decimal && leaf.type_scale() != 0 => {
             Some(Values::Decimal(leaf.type_scale()))
         }
+        Physical::INT32 if has_extension(arrow, BOOL8_EXTENSION) => Some(Values::Boolean8),
         Physical::INT32 if unsigned => Some(Values::Unsigned),
         Physical::INT64 if unsigned => Some(Values::Unsigned64),
         Physical::BOOLEAN | Physical::INT32 | Physical::INT64 => Some(Values::Int),
@@ -199,6 +253,13 @@ fn values(leaf: &ColumnDescriptor) -> Option<Values> {
         }
         Physical::BYTE_ARRAY | Physical::FIXED_LEN_BYTE_ARRAY => match leaf.logical_type_ref() {
             Some(LogicalType::Float16) => (leaf.type_length() == 2).then_some(Values::Float16),
+            logical
+                if leaf.type_length() == UUID_BYTES
+                    && (matches!(logical, Some(LogicalType::Uuid))
+                        || has_extension(arrow, UUID_EXTENSION)) =>
+            {
+                Some(Values::Uuid)
+            }
             _ => Some(Values::Text),
         },
         Physical::INT96 => None,
@@ -228,9 +289,6 @@ fn ticks(leaf: &ColumnDescriptor) -> Option<Ticks> {
     }
 }
 
-/// What a column is that can be kept.
-pub(super) const ONE_OR_LIST: &str = "one value a row, or a list of values";
-
 /// A wanted column that does not fit.
 pub(super) struct Misfit {
     pub(super) column: String,
@@ -245,6 +303,26 @@ pub(super) enum Why {
     Twice,
     /// The file has another type than the one that is wanted.
     Type { found: String, wanted: &'static str },
+    /// The column is to be kept, and has a type that cannot be.
+    Kept { found: String },
+}
+
+/// Returns the type of a root field that is no column, but holds some: a structure or a map.
+pub(super) fn type_of_root(schema: &SchemaDescriptor, name: &str) -> Option<String> {
+    let mut fields = schema.root_schema().get_fields().iter();
+    let field = fields.find(|field| field.name() == name)?;
+    Some(arrow_type(field))
+}
+
+/// Returns the columns within another one that can be read.
+pub(super) fn columns_within(columns: &[ParquetColumn], outer: &str) -> Vec<String> {
+    let is_within = |name: &str| {
+        let inner = name.strip_prefix(outer);
+        inner.is_some_and(|inner| inner.starts_with('.'))
+    };
+    let readable = columns.iter().filter(|column| column.values.is_some());
+    let names = readable.map(|column| column.name.clone());
+    names.filter(|name| is_within(name)).collect()
 }
 
 /// Returns the columns that a schema wants, in file order. The error is the first wanted column that does not fit.
@@ -268,28 +346,24 @@ pub(super) fn project(
         let column = &columns[place];
         if schema.kept.contains(&field.name) {
             if column.values.is_none() {
-                return Err(misfit(Why::Type {
-                    found: column.type_name.clone(),
-                    wanted: ONE_OR_LIST,
-                }));
+                let found = column.type_name.clone();
+                return Err(misfit(Why::Kept { found }));
             }
             wanted[place] = true;
             continue;
         }
         let (fits, wants) = match (&field.kind, column.values) {
-            (FieldKind::Float { .. } | FieldKind::Floats { .. }, values) => (
-                values.is_some_and(|values| values != Values::Text),
-                "numbers",
-            ),
-            (FieldKind::Int { fraction, .. }, values) if fraction.is_dropped() => (
-                values.is_some_and(|values| values != Values::Text),
-                "numbers",
-            ),
+            (FieldKind::Float { .. } | FieldKind::Floats { .. }, values) => {
+                (values.is_some_and(|values| !values.is_text()), "numbers")
+            }
+            (FieldKind::Int { fraction, .. }, values) if fraction.is_dropped() => {
+                (values.is_some_and(|values| !values.is_text()), "numbers")
+            }
             (FieldKind::Int { .. }, values) => {
                 (values.is_some_and(Values::is_whole), "whole numbers")
             }
             (FieldKind::Bytes { .. }, values) => (
-                values.is_some_and(|values| values == Values::Text || values.is_whole()),
+                values.is_some_and(|values| values.is_text() || values.is_whole()),
                 "texts or whole numbers",
             ),
         };
@@ -318,7 +392,9 @@ pub(super) fn project(
         .zip(wanted)
         .filter(|(_, wanted)| *wanted)
         .map(|(column, _)| ParquetColumn {
-            keeps_digits: schema.kept.contains(&column.name),
+            keeps_digits: [&schema.kept, &schema.kept_beside]
+                .iter()
+                .any(|kept| kept.contains(&column.name)),
             ..column.clone()
         })
         .collect())
@@ -562,6 +638,9 @@ impl ColumnCursor {
                 let whole = values.iter().map(|value| Whole::Short(i128::from(*value)));
                 decimals(whole, scale, keeps_digits)
             }
+            (Buffer::Int32(values), Some(Values::Boolean8)) => {
+                Decoded::Int32(values.iter().map(|value| i32::from(*value != 0)).collect())
+            }
             (Buffer::Int32(values), _) => Decoded::Int32(std::mem::take(values)),
             (Buffer::Int64(values), Some(Values::Unsigned64)) => {
                 let unsigned = values.iter().map(|value| value.cast_unsigned());
@@ -603,6 +682,13 @@ impl ColumnCursor {
             }
             (Buffer::Fixed(values), Some(Values::WholeDecimal)) => {
                 whole_decimals(values.iter().map(|value| value.data()))
+            }
+            (Buffer::Fixed(values), Some(Values::Uuid)) => {
+                let mut texts = Texts::default();
+                for value in values.iter() {
+                    texts.push(uuid(value.data()).as_bytes());
+                }
+                Decoded::Text(texts)
             }
             (Buffer::Fixed(values), _) => texts(values.iter().map(|value| value.data())),
         }
@@ -794,6 +880,18 @@ fn whole(bytes: &[u8]) -> Option<i128> {
     }
     wide[16 - tail.len()..].copy_from_slice(tail);
     Some(i128::from_be_bytes(wide))
+}
+
+/// Returns the text of a UUID: its digits in groups of 8, 4, 4, 4 and 12.
+fn uuid(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (nth, byte) in bytes.iter().enumerate() {
+        if matches!(nth, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text += &format!("{byte:02x}");
+    }
+    text
 }
 
 fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> Decoded {

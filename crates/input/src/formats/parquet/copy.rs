@@ -15,7 +15,7 @@ use trainyard_storage::ResultFile;
 use super::merged::{MergedColumns, SourceLeaf};
 use super::raw::{FileWriter, Piece, RawFile, read_chosen};
 use crate::Error;
-use crate::output::{cannot_write, sync};
+use crate::output::{Unwritten, sync};
 
 /// Most parts into which rows are divided.
 const PARTS: usize = 2;
@@ -31,16 +31,12 @@ struct Part {
 impl Part {
     fn finish(mut self) -> Result<(), Error> {
         let path = self.path.clone();
-        let failed = |message: String| Error::File {
-            file: path.clone(),
-            message,
-        };
         let file = self.file.take();
         let written = self.writer.into_inner();
-        let written = written.map_err(|error| failed(error.to_string()))?;
-        sync(written).map_err(|error| failed(cannot_write(&error)))?;
+        let written = written.map_err(|error| unwritten(&path, error))?;
+        sync(written).map_err(|error| unwritten(&path, error))?;
         let published = file.map_or(Ok(()), ResultFile::publish);
-        published.map_err(|error| failed(cannot_write(&error)))
+        published.map_err(|error| unwritten(&path, error))
     }
 }
 
@@ -267,11 +263,8 @@ fn stopped() -> ParquetError {
     ParquetError::General("the copy was stopped".to_owned())
 }
 
-fn unwritten(path: &Path, error: impl ToString) -> Error {
-    Error::File {
-        file: path.to_owned(),
-        message: error.to_string(),
-    }
+fn unwritten(path: &Path, error: impl Into<Unwritten>) -> Error {
+    error.into().of(path)
 }
 
 /// Returns the error of a value that is no whole number, in a column whose first values are.
@@ -326,11 +319,7 @@ fn create(
     whole: Option<usize>,
     keys: Option<Vec<KeyValue>>,
 ) -> Result<Part, Error> {
-    let failed = |message: String| Error::File {
-        file: path.clone(),
-        message,
-    };
-    let (result, file) = ResultFile::create(&path).map_err(|error| failed(cannot_write(&error)))?;
+    let (result, file) = ResultFile::create(&path).map_err(|error| unwritten(&path, error))?;
     let build = || -> Outcome<FileWriter> {
         let mut fields = fields.to_vec();
         if let Some(place) = whole {
@@ -348,7 +337,7 @@ fn create(
             Arc::new(properties),
         )
     };
-    let writer = build().map_err(|error| failed(error.to_string()))?;
+    let writer = build().map_err(|error| unwritten(&path, error))?;
     Ok(Part {
         path,
         file: Some(result),

@@ -11,7 +11,7 @@ use parquet::schema::types::{ColumnDescriptor, Type, TypePtr};
 
 use super::arrow_message::{ArrowField, schema_text};
 use super::arrow_schema::{ARROW_SCHEMA, field_at};
-use super::column::{ColumnCursor, ONE_OR_LIST};
+use super::column::{ColumnCursor, columns_within, type_of_root};
 use super::merged::shape;
 use super::raw::{Piece, RawFile, other_type, read_chosen, root_of};
 use crate::column_names::{Place, places};
@@ -59,9 +59,10 @@ impl KeptColumns {
             let first = field(source, leaf).map_err(|error| source.broken(error))?;
             for (other, other_leaf) in sources.iter().zip(&leaves) {
                 let here = field(other, *other_leaf).map_err(|error| other.broken(error))?;
+                let beyond = |file: &RawFile, leaf: usize| file.arrow(leaf)?.beyond_parquet();
                 let is_alike = here == first
                     && other.columns()[*other_leaf].list == is_list
-                    && other.arrow(*other_leaf) == source.arrow(leaf);
+                    && beyond(other, *other_leaf) == beyond(source, leaf);
                 if !is_alike {
                     let mut found = other.type_name(*other_leaf);
                     let mut known = source.type_name(leaf);
@@ -103,9 +104,6 @@ impl KeptColumns {
             .map(|column| column.leaves.first().copied())
             .collect();
         let leaves = leaves?;
-        if leaves.iter().all(|leaf| source.arrow(*leaf).is_none()) {
-            return None;
-        }
         let message = source.arrow_message()?;
         let kept = self.columns.iter().zip(&leaves);
         let kept = kept.map(|(column, leaf)| {
@@ -185,26 +183,33 @@ fn leaf(file: &RawFile, name: &str) -> Result<usize, Error> {
     };
     let names = known();
     let path = || file.path().to_owned();
+    let unkept = |found: String| Error::Kept {
+        column: name.to_owned(),
+        file: path(),
+        found,
+        inner: columns_within(file.columns(), name),
+    };
     match places(&names).get(name) {
         Some(Place::Once(leaf)) => match file.columns()[*leaf].values {
             Some(_) => Ok(*leaf),
-            None => Err(Error::ColumnType {
-                column: name.to_owned(),
-                file: path(),
-                found: file.columns()[*leaf].type_name.clone(),
-                wanted: ONE_OR_LIST,
-            }),
+            None => Err(unkept(file.columns()[*leaf].type_name.clone())),
         },
         Some(Place::Twice) => Err(Error::ColumnTwice {
             column: name.to_owned(),
             file: path(),
             known: names,
         }),
-        None => Err(Error::Column {
-            columns: vec![name.to_owned()],
-            file: path(),
-            known: names,
-        }),
+        None => {
+            let schema = file.metadata().file_metadata().schema_descr();
+            Err(match type_of_root(schema, name) {
+                Some(found) => unkept(found),
+                None => Error::Column {
+                    columns: vec![name.to_owned()],
+                    file: path(),
+                    known: names,
+                },
+            })
+        }
     }
 }
 

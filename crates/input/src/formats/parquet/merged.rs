@@ -107,7 +107,11 @@ pub(crate) fn column_types(
         agreement.add(&RawFile::open(file)?, counts)?;
     }
     let columns = agreement.columns.into_iter();
-    let column = |(name, Known { kind, .. })| ColumnType { name, kind };
+    let column = |(name, known): (String, Known)| ColumnType {
+        name,
+        kind: known.kind,
+        type_name: known.type_name,
+    };
     Ok(columns.map(column).collect())
 }
 

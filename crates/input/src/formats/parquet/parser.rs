@@ -62,15 +62,31 @@ impl RowParser {
                 let field = &self.schema.fields[target];
                 let missing = &self.missing[target];
                 let outcome = match &values {
-                    None => one(cell, column, &field.kind, missing),
+                    None => one(number_of(cell, &field.kind), column, &field.kind, missing),
                     Some((values, count)) => {
-                        several(values.clone().take(*count), *count, column, field, missing)
+                        let values = values.clone().take(*count);
+                        let values = values.map(|cell| number_of(cell, &field.kind));
+                        several(values, *count, column, field, missing)
                     }
                 };
                 outcome.map_err(|reason| (Some(target), reason))?;
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the number of a text where a field wants one: decimals that are written elsewhere, too, are texts of all their digits.
+#[inline]
+fn number_of<'a>(cell: Cell<'a>, kind: &FieldKind) -> Cell<'a> {
+    match (cell, kind) {
+        (_, FieldKind::Bytes { .. }) => cell,
+        (Cell::Text(text), _) => {
+            let text = std::str::from_utf8(text).ok();
+            let number = text.and_then(|text| text.parse().ok());
+            number.map_or(cell, Cell::Float)
+        }
+        _ => cell,
     }
 }
 

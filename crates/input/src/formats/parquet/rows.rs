@@ -13,7 +13,9 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use trainyard_storage::File;
 
 use super::arrow_schema::arrow_columns;
-use super::column::{ColumnCursor, Misfit, ParquetColumn, Why, columns, project};
+use super::column::{
+    ColumnCursor, Misfit, ParquetColumn, Why, columns, columns_within, project, type_of_root,
+};
 use super::pages::{FilledPages, Pages, READ_BYTES};
 use crate::columnar::ColumnarRows;
 use crate::record::{Content, Place, failed};
@@ -108,7 +110,21 @@ impl ParquetRows {
             Some(schema) => project(&all, schema).map_err(|Misfit { column, why }| {
                 let file = path.to_owned();
                 let known: Vec<String> = all.iter().map(|column| column.name.clone()).collect();
+                let root = match schema.kept.contains(&column) {
+                    true => type_of_root(of_file.schema_descr(), &column),
+                    false => None,
+                };
+                let why = match (why, root) {
+                    (Why::Missing, Some(found)) => Why::Kept { found },
+                    (why, _) => why,
+                };
                 match why {
+                    Why::Kept { found } => Error::Kept {
+                        inner: columns_within(&all, &column),
+                        column,
+                        file,
+                        found,
+                    },
                     Why::Type { found, wanted } => Error::ColumnType {
                         column,
                         file,

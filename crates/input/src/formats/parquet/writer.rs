@@ -13,7 +13,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::kept::KeptColumns;
 use crate::layout::{float, int, text};
-use crate::output::{cannot_write, sync};
+use crate::output::{Unwritten, sync};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, ColumnKind, ColumnLayout, Error, Value};
 
@@ -80,10 +80,7 @@ impl ParquetWriter {
                 .build();
             SerializedFileWriter::new(file, schema, Arc::new(properties))
         };
-        let writer = build().map_err(|error| Error::File {
-            file: path.to_owned(),
-            message: error.to_string(),
-        })?;
+        let writer = build().map_err(|error| Unwritten::from(error).of(path))?;
         let column = |column: &ColumnLayout| Column {
             list: column.list,
             gathered: match column.kind {
@@ -153,7 +150,7 @@ impl ParquetWriter {
 }
 
 impl RowWriter for ParquetWriter {
-    fn write(&mut self, row: &[Cell]) -> Result<(), String> {
+    fn write(&mut self, row: &[Cell]) -> Result<(), Unwritten> {
         let empty = Cell::default();
         for (place, column) in self.columns.iter_mut().enumerate() {
             let cell = row.get(place).unwrap_or(&empty);
@@ -161,19 +158,15 @@ impl RowWriter for ParquetWriter {
         }
         self.rows += 1;
         if self.rows >= GROUP_ROWS || self.bytes >= GROUP_BYTES {
-            self.flush().map_err(|error| error.to_string())
-        } else {
-            Ok(())
+            self.flush()?;
         }
+        Ok(())
     }
 
     /// Writes the buffered rows and the footer.
-    fn finish(mut self: Box<Self>) -> Result<(), String> {
-        let file = self
-            .flush()
-            .and_then(|()| self.writer.into_inner())
-            .map_err(|error| error.to_string())?;
-        sync(file).map_err(|error| cannot_write(&error))
+    fn finish(mut self: Box<Self>) -> Result<(), Unwritten> {
+        self.flush()?;
+        Ok(sync(self.writer.into_inner()?)?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::{Delimited, Quotes};
 use crate::layout::{LIST_SEPARATOR, text};
-use crate::output::{CompressedFile, cannot_write};
+use crate::output::{CompressedFile, Unwritten};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, Error};
 
@@ -32,14 +32,11 @@ impl TextWriter {
             line: Vec::new(),
             value: Vec::new(),
         };
-        writer.header().map_err(|message| Error::File {
-            file: target.path.to_owned(),
-            message,
-        })?;
+        writer.header().map_err(|reason| reason.of(target.path))?;
         Ok(writer)
     }
 
-    fn header(&mut self) -> Result<(), String> {
+    fn header(&mut self) -> Result<(), Unwritten> {
         for (place, name) in self.columns.iter().enumerate() {
             field(self.syntax, place, name.as_bytes(), &mut self.line)
                 .map_err(|refused| refused.message(name))?;
@@ -47,18 +44,16 @@ impl TextWriter {
         self.end_line()
     }
 
-    fn end_line(&mut self) -> Result<(), String> {
+    fn end_line(&mut self) -> Result<(), Unwritten> {
         self.line.push(b'\n');
-        self.output
-            .write_all(&self.line)
-            .map_err(|error| cannot_write(&error))?;
+        self.output.write_all(&self.line)?;
         self.line.clear();
         Ok(())
     }
 }
 
 impl RowWriter for TextWriter {
-    fn write(&mut self, row: &[Cell]) -> Result<(), String> {
+    fn write(&mut self, row: &[Cell]) -> Result<(), Unwritten> {
         for (place, name) in self.columns.iter().enumerate() {
             self.value.clear();
             let values = row
@@ -76,8 +71,8 @@ impl RowWriter for TextWriter {
         self.end_line()
     }
 
-    fn finish(self: Box<Self>) -> Result<(), String> {
-        self.output.finish().map_err(|error| cannot_write(&error))
+    fn finish(self: Box<Self>) -> Result<(), Unwritten> {
+        Ok(self.output.finish()?)
     }
 }
 

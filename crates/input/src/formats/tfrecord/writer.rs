@@ -3,8 +3,8 @@
 use tracing::warn;
 use trainyard_tensorflow_formats::tfrecord::write_frame;
 
-use crate::layout::{float, int, text};
-use crate::output::{CompressedFile, cannot_write};
+use crate::layout::{float, int, text, told};
+use crate::output::{CompressedFile, Unwritten};
 use crate::record_format::{RowWriter, Target};
 use crate::{Cell, ColumnKind, Layout, Value};
 
@@ -44,7 +44,8 @@ impl ExampleWriter {
             let beyond = |number: &f64| number.is_finite() && (*number as f32).is_infinite();
             if let Some(number) = numbers.find(beyond) {
                 return Err(format!(
-                    "tfrecord holds floats of 32 bits, up to 3.4e38: it cannot hold {number:e} of the column `{}` in row {}; parquet can",
+                    "tfrecord holds floats of 32 bits, up to 3.4e38: it cannot hold {} of the column `{}` in row {}; parquet can",
+                    told(number),
                     column.name,
                     self.rows + 1
                 ));
@@ -90,11 +91,11 @@ impl ExampleWriter {
             if let Some(number) = numbers.into_iter().find(is_rounded) {
                 *rounded = true;
                 warn!(
-                    "tfrecord holds floats of 32 bits: {number} of the column `{}` is written as {}. A time or a label of the \
+                    "tfrecord holds floats of 32 bits: {} of the column `{}` is written as {}. A time or a label of the \
                      column may be another one; parquet keeps it",
+                    told(number),
                     column.name,
-                    // As a float of 32 bits, it would be told by the fewest digits that mean it, and zeros.
-                    f64::from(number as f32)
+                    told(f64::from(number as f32))
                 );
             }
         }
@@ -105,18 +106,18 @@ impl ExampleWriter {
 const WHOLE_BELOW: f64 = 9_223_372_036_854_775_808.0;
 
 impl RowWriter for ExampleWriter {
-    fn write(&mut self, row: &[Cell]) -> Result<(), String> {
+    fn write(&mut self, row: &[Cell]) -> Result<(), Unwritten> {
         self.example.clear();
         self.refuse_missing(row)?;
         self.refuse_infinite(row)?;
         self.warn_of_rounding(row);
         example(&self.layout, row, &mut self.example, &mut self.scratch);
         self.rows += 1;
-        write_frame(&mut self.output, &self.example).map_err(|error| cannot_write(&error))
+        Ok(write_frame(&mut self.output, &self.example)?)
     }
 
-    fn finish(self: Box<Self>) -> Result<(), String> {
-        self.output.finish().map_err(|error| cannot_write(&error))
+    fn finish(self: Box<Self>) -> Result<(), Unwritten> {
+        Ok(self.output.finish()?)
     }
 }
 
