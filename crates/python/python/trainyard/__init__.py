@@ -4,9 +4,10 @@
 and `lookup` return what was trained.
 """
 
+from trainyard._native import CheckpointError
 from trainyard._native import version as _version
 from trainyard.callbacks import Callback, Step
-from trainyard.checkpoint import CheckpointError, UnknownIdError, Vectors, fingerprint64, lookup, vectors
+from trainyard.checkpoint import UnknownIdError, Vectors, fingerprint64, lookup, vectors
 from trainyard.run import JobError, evaluate, export, predict, train
 
 __version__ = _version()

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from trainyard import _native, adapter
-from trainyard.checkpoint import Array, Checkpoint, CheckpointError, ModelDir, UnknownIdError, Variable
+from trainyard._native import CheckpointError
+from trainyard.checkpoint import Array, Checkpoint, ModelDir, UnknownIdError, Variable
 from trainyard.run import Job, job_file
 from trainyard.torch.adapter import BUILD_ROWS, constants_of
 from trainyard.torch.batch import Batch, RowIds
@@ -192,6 +193,7 @@ class TrainedEmbedding(torch.nn.Module):
         if isinstance(self.table, IdTable):
             self.table.check(ids, mask, self.described.table)
             return
+        assert isinstance(self.table, torch.nn.Embedding)
         rows = self.table.num_embeddings
         outside = mask & ((ids < 0) | (ids >= rows))
         if bool(outside.any()):
@@ -336,8 +338,8 @@ def _padded(name: str, given: Values) -> tuple[torch.Tensor, torch.Tensor | None
         raise ValueError(
             f"the weights of `{name}` must have the shape of its ids, given {list(weights.shape)} and {list(ids.shape)}"
         )
-    # A fingerprint is looked up by its bits.
-    ids = ids.view(torch.int64) if ids.dtype == torch.uint64 else ids.to(torch.int64)
+    # A fingerprint is looked up by its bits. PyTorch before 2.3 has no such numbers.
+    ids = ids.view(torch.int64) if ids.dtype == getattr(torch, "uint64", None) else ids.to(torch.int64)
     if ids.dim() == 1:
         return ids.unsqueeze(1), None if weights is None else weights.unsqueeze(1)
     return ids, weights
@@ -368,4 +370,5 @@ def _shares(mask: torch.Tensor, weights: torch.Tensor | None, combiner: str, kin
 def _is_traced() -> bool:
     """Returns whether the module is being traced or exported: tensors have shapes, and no values."""
     compiler = getattr(torch, "compiler", None)
-    return torch.jit.is_tracing() or (compiler is not None and compiler.is_compiling())
+    is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return is_tracing or (compiler is not None and bool(compiler.is_compiling()))
