@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import clicks
 import numpy as np
 import pytest
+from conftest import ran
 
 import trainyard
-from trainyard import fingerprint64
+from trainyard import fingerprint64, toml
 
 BUCKETS = 50
 
@@ -85,6 +87,22 @@ def test_vectors_are_those_of_the_export_for_tables_and_dense_variables(folder: 
     assert np.array_equal(trainyard.vectors(model_dir, kernel).values, expected[kernel])
     ids, values = trainyard.vectors(model_dir, bias)
     assert np.array_equal(values, expected[bias]) and ids.tolist() == list(range(4))
+
+
+def test_a_table_of_several_servers_is_one_table(folder: Path) -> None:
+    job = premade(folder)
+    # Tables are cut into slices of at least one row.
+    job["strategy"] = {"partitioner": {"kind": "fixed", "num_shards": 2}}
+    (folder / "job.toml").write_text(toml.dumps(job))
+    ended = ran(sys.executable, "-m", "trainyard", "up", "job.toml", "--cluster", "local:ps=2,worker=1", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    assert len(list((Path(job["model_dir"]) / "model.ckpt-20").glob("shard-*.safetensors"))) == 2
+    expected = exported(folder, job)
+    for feature in ("user_id", "item_id"):
+        table = table_of(job["model_dir"], feature)
+        ids, values = trainyard.vectors(job["model_dir"], table)
+        assert np.array_equal(values, expected[table])
+        assert np.array_equal(trainyard.lookup(job["model_dir"], table, ids[::-1]), values[::-1])
 
 
 def test_a_lookup_has_the_rows_in_the_order_of_the_ids(trained: str) -> None:
