@@ -26,6 +26,9 @@ const OPEN_TRIES: usize = 5;
 /// Flat values of rows, and whether each of the ids has a row.
 type FoundRows<'p> = (Bound<'p, PyArray1<f32>>, Bound<'p, PyArray1<bool>>);
 
+/// Ids, and their values, flat.
+type IdsAndValues<'p> = (Bound<'p, PyArray1<u64>>, Bound<'p, PyArray1<f32>>);
+
 /// An opened checkpoint.
 #[derive(Debug)]
 #[pyclass(frozen, module = "trainyard._native")]
@@ -88,12 +91,7 @@ impl Checkpoint {
     }
 
     /// Returns the ids of a dynamic table, ascending, and their values, flat.
-    #[allow(clippy::type_complexity)]
-    fn read_dynamic<'p>(
-        &self,
-        python: Python<'p>,
-        name: &str,
-    ) -> PyResult<(Bound<'p, PyArray1<u64>>, Bound<'p, PyArray1<f32>>)> {
+    fn read_dynamic<'p>(&self, python: Python<'p>, name: &str) -> PyResult<IdsAndValues<'p>> {
         let all = python
             .detach(|| {
                 let all = self.opened.read_dynamic(name, &[], 0..1 << 64)?;
