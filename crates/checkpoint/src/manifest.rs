@@ -97,7 +97,7 @@ impl TensorRecord {
     }
 
     /// Returns the size of the held rows in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         (self.rows_held() * self.width * self.dtype.bytes()) as u64
     }
 }

@@ -22,6 +22,8 @@ const GONE: &str = "gone";
 /// concurrently.
 const LOT_BYTES: usize = 8 << 20;
 const REMOTE_LOT_BYTES: usize = 128 << 20;
+/// Ids that are read at once while some of them are searched.
+const IDS_AT_ONCE: usize = 1 << 20;
 /// Ids without a row that are read at once.
 const CANDIDATES_AT_ONCE: usize = 64 << 10;
 
@@ -151,7 +153,25 @@ impl Checkpoint {
         Ok(rows)
     }
 
-    /// Reads the same rows in lots: file by file, in ascending order of id within a file.
+    /// Reads the rows of these ids of a dynamic table, without slots, in ascending order of id. `ids` must ascend; those without a
+    /// row are left out. All ids of the table are read, some at a time, and of the values only these rows.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::read_dynamic`].
+    pub fn read_ids(&self, variable: &str, ids: &[u64]) -> Result<DynamicRows, Error> {
+        let mut lots = self.lots(variable, &[], 0..1 << 64)?;
+        let mut found = Vec::new();
+        while let Some(part) = lots.parts.last_mut() {
+            if part.row < part.ids.row_end {
+                found.push(part.find_rows(self, ids)?);
+            } else {
+                lots.parts.pop();
+            }
+        }
+        Ok(DynamicRows::united(found))
+    }
+
+    /// Reads the rows of [`Checkpoint::read_dynamic`] in lots: file by file, in ascending order of id within a file.
     ///
     /// # Errors
     /// The checkpoint holds no such table or slot, or its tensors do not match. The iterator returns the errors of
@@ -428,15 +448,15 @@ impl Iterator for Lots<'_> {
 }
 
 impl TablePart<'_> {
-    fn read_rows(
+    /// Reads the next ids, at most `at_once`. Returns the row of the first one, and the ids.
+    fn next_ids(
         &mut self,
         checkpoint: &Checkpoint,
-        range: &Range<u128>,
-    ) -> Result<DynamicRows, Error> {
-        let shard = self.shard;
+        at_once: usize,
+    ) -> Result<(usize, Vec<u64>), Error> {
         let begin = self.row;
-        self.row = (begin + self.rows_at_once).min(self.ids.row_end);
-        let mut ids = checkpoint.read_integers(shard, self.ids, begin..self.row)?;
+        self.row = (begin + at_once).min(self.ids.row_end);
+        let ids = checkpoint.read_integers(self.shard, self.ids, begin..self.row)?;
         let mut before = self.last;
         for id in &ids {
             if let Some(before) = before.filter(|before| before >= id) {
@@ -444,11 +464,53 @@ impl TablePart<'_> {
                     "{}: ids must ascend, {before} stands before {id}",
                     self.ids.name
                 );
-                return Err(checkpoint.wrong(shard, what));
+                return Err(checkpoint.wrong(self.shard, what));
             }
             before = Some(*id);
         }
         self.last = before;
+        Ok((begin, ids))
+    }
+
+    /// Reads the rows of those `ids`, which ascend, that are among the next ids of the file.
+    fn find_rows(&mut self, checkpoint: &Checkpoint, ids: &[u64]) -> Result<DynamicRows, Error> {
+        let (begin, here) = self.next_ids(checkpoint, IDS_AT_ONCE)?;
+        let (Some(first), Some(last)) = (here.first(), here.last()) else {
+            return Ok(DynamicRows::default());
+        };
+        let from = ids.partition_point(|id| id < first);
+        let to = ids.partition_point(|id| id <= last);
+        let rows = ids[from..to].iter().flat_map(|id| here.binary_search(id));
+        let rows: Vec<usize> = rows.collect();
+        let width = self.values.width;
+        let mut values = vec![0.0_f32; rows.len() * width];
+        let mut rest = &mut values[..];
+        for run in rows.chunk_by(|row, next| row + 1 == *next) {
+            let (part, later) = rest.split_at_mut(run.len() * width);
+            let first = begin + run[0];
+            let bytes = bytemuck::cast_slice_mut(part);
+            checkpoint.read_tensor(self.shard, self.values, first, bytes)?;
+            rest = later;
+        }
+        let mut found = DynamicRows {
+            ids: rows.iter().map(|row| here[*row]).collect(),
+            idle: vec![Idle::default(); rows.len()],
+            values,
+            ..DynamicRows::default()
+        };
+        if let Some(replaced) = &self.replaced {
+            replaced.apply(&mut found, width);
+        }
+        Ok(found)
+    }
+
+    fn read_rows(
+        &mut self,
+        checkpoint: &Checkpoint,
+        range: &Range<u128>,
+    ) -> Result<DynamicRows, Error> {
+        let shard = self.shard;
+        let (begin, mut ids) = self.next_ids(checkpoint, self.rows_at_once)?;
         let place = |bound: u128| ids.partition_point(|id| u128::from(*id) < bound);
         let within = place(range.start)..place(range.end);
         ids.truncate(within.end);

@@ -2,6 +2,7 @@
 //! models in Python.
 
 mod callbacks;
+mod checkpoint;
 mod columns;
 mod command;
 mod failure;
@@ -12,6 +13,7 @@ mod predictions;
 mod row_ids;
 mod rows;
 mod table;
+mod trained_job;
 mod variables;
 
 use pyo3::pymodule;
@@ -23,9 +25,13 @@ static ALLOCATOR: trainyard_daemon::Allocator = trainyard_daemon::ALLOCATOR;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::checkpoint::{Checkpoint, CheckpointError, fingerprints};
+    #[pymodule_export]
     use crate::command::{run_command, run_module, version};
     #[pymodule_export]
     use crate::rows::add_rows;
     #[pymodule_export]
     use crate::table::write_table;
+    #[pymodule_export]
+    use crate::trained_job::{TrainedJob, name_of_variable};
 }

@@ -131,7 +131,7 @@ impl Variables {
 
 /// Returns the name of a variable: every byte outside of `[A-Za-z0-9._/-]` becomes `%` and two hexadecimal digits, so that
 /// different names stay different.
-fn variable_name(name: &str) -> String {
+pub(crate) fn variable_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"._/-".contains(&byte) {

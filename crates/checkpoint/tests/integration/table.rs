@@ -123,6 +123,22 @@ proptest! {
         prop_assert_eq!((part.ids, part.values), (rows(&inside).ids, rows(&inside).values));
         prop_assert!(part.candidates.iter().all(|candidate| range.contains(&u128::from(candidate.id))));
     }
+
+    #[test]
+    fn rows_of_single_ids_are_read_from_any_number_of_files(
+        ids in prop::collection::btree_set(any::<u64>(), 0..40), chosen in any::<u64>(), others in prop::collection::vec(any::<u64>(), 0..5),
+        num_ps in 1_usize..5,
+    ) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let ids: Vec<u64> = ids.into_iter().filter(|id| id % 2 == 0).collect();
+        let checkpoint = save(folder.path(), &ids, num_ps);
+        let wanted: Vec<u64> = ids.iter().enumerate().filter(|(place, _)| chosen >> (place % 64) & 1 == 1).map(|(_, id)| *id).collect();
+        // Odd ids have no row.
+        let mut asked: Vec<u64> = wanted.iter().copied().chain(others.iter().map(|id| id | 1)).collect();
+        asked.sort_unstable();
+        let found = checkpoint.read_ids("dnn/user", &asked).expect("rows are read");
+        prop_assert_eq!((found.ids, found.values), (rows(&wanted).ids, rows(&wanted).values));
+    }
 }
 
 /// Publishes the values of some ids of a table and those that are gone, divided among servers, and returns the folder.
@@ -316,6 +332,12 @@ fn a_large_table_is_written_in_parts_and_read_in_lots() {
     assert!(lots.len() > 2, "{} lots", lots.len());
     let read: Vec<u64> = lots.into_iter().flat_map(|lot| lot.ids).collect();
     assert!(read == ids[100_000..900_000], "{} ids", read.len());
+    let asked: Vec<u64> = [0, 1, 1000, 3000, 524_287_000, 999_999_000, 999_999_001].into();
+    let found = checkpoint
+        .read_ids("dnn/user", &asked)
+        .expect("rows are read");
+    let known = rows(&[0, 1000, 3000, 524_287_000, 999_999_000]);
+    assert_eq!((found.ids, found.values), (known.ids, known.values));
 }
 
 #[test]

@@ -93,13 +93,7 @@ class Adapter(adapter.Adapter):
 
     def constants(self) -> dict[str, str]:
         """Returns a digest of each tensor, number and list of the module that is no parameter, and of what its code names."""
-        found: dict[str, str] = {}
-        for path, each in self._module.named_modules():
-            if not type(each).__module__.startswith(("torch.", "trainyard.")):
-                found.update(constants(each, f"{path}." if path else "", array_of, INTERNAL))
-        for name, value in tensors(self._module):
-            found[name] = digest(value, array_of) or ""
-        return limited(found)
+        return constants_of(self._module)
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs."""
@@ -221,6 +215,17 @@ class Adapter(adapter.Adapter):
     def _tensor(self, array: Array) -> torch.Tensor:
         """Returns an array as a tensor on the module's device. On the CPU, both have one memory."""
         return torch.from_numpy(array).to(self._device)
+
+
+def constants_of(module: Module) -> dict[str, str]:
+    """Returns a digest of each tensor, number and list of a module that is no parameter, and of what its code names."""
+    found: dict[str, str] = {}
+    for path, each in module.named_modules():
+        if not type(each).__module__.startswith(("torch.", "trainyard.")):
+            found.update(constants(each, f"{path}." if path else "", array_of, INTERNAL))
+    for name, value in tensors(module):
+        found[name] = digest(value, array_of) or ""
+    return limited(found)
 
 
 @contextmanager

@@ -1,0 +1,101 @@
+//! The job of a run as an object of Python: what a module of its own needs of it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::{PyErr, PyResult, pyclass, pyfunction, pymethods};
+use trainyard_diagnostic::{Diagnostic, render_all};
+use trainyard_input::Schema;
+use trainyard_model::Head;
+use trainyard_model_dir::JOB_AS_RUN;
+use trainyard_run_config::{Agreement, Job};
+
+use crate::checkpoint::failed;
+use crate::columns::{Columns, Lookup};
+use crate::variables::variable_name;
+
+/// Keys that determine what a module computes of its inputs.
+const OF_MODULES: [&str; 2] = ["feature", "model"];
+
+/// First column and width of each numeric feature, and the names of the features whose ids the module reads itself.
+type Shown = (BTreeMap<String, (usize, usize)>, Vec<String>);
+
+/// A job of a module.
+#[derive(Debug)]
+#[pyclass(frozen, module = "trainyard._native")]
+pub(crate) struct TrainedJob {
+    job: Job,
+}
+
+#[pymethods]
+impl TrainedJob {
+    /// Reads the job of the newest run in a model directory; None if there is none.
+    #[staticmethod]
+    fn of_run(model_dir: PathBuf) -> PyResult<Option<Self>> {
+        let path = model_dir.join(JOB_AS_RUN);
+        let read = trainyard_model_dir::read(&path).map_err(|error| failed(error.into()))?;
+        let Some(bytes) = read else {
+            return Ok(None);
+        };
+        let job = Job::parse(&path, &String::from_utf8_lossy(&bytes), &[]);
+        Ok(Some(Self {
+            job: job.map_err(wrong)?,
+        }))
+    }
+
+    /// Reads a job file.
+    #[staticmethod]
+    fn of_file(path: PathBuf) -> PyResult<Self> {
+        Ok(Self {
+            job: Job::load(Path::new(&path), &[]).map_err(wrong)?,
+        })
+    }
+
+    /// Returns the job as JSON.
+    fn json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.job).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Returns the numeric features, and those whose ids a module with these embeddings reads itself.
+    fn shown(&self, tables: Vec<Lookup>) -> PyResult<Shown> {
+        let columns = Columns::new(&self.job, tables, &mut Schema::default());
+        let columns = columns.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(columns.shown())
+    }
+
+    /// Returns the width of the logits.
+    fn units(&self) -> usize {
+        Head::new(&self.job.model, &self.job.input.label).units()
+    }
+
+    /// Describes how the job that trained values, one line for each key, differs from this one with the constants of a module;
+    /// None if they agree.
+    fn difference(
+        &self,
+        trained: Vec<String>,
+        constants: BTreeMap<String, String>,
+    ) -> Option<String> {
+        if trained.is_empty() {
+            // Earlier releases have not recorded the job.
+            return None;
+        }
+        let mut own = self.job.clone();
+        own.model.constants = constants;
+        let of = |job: &Agreement| job.of_scores().only(&OF_MODULES);
+        let own = of(&Agreement::of(&own));
+        let trained = of(&Agreement::recorded(&trained));
+        trained.differences(&own, "the run that trained", "this module")
+    }
+}
+
+/// Returns the name of the variable of a parameter, or of the table of embeddings `name`.
+#[pyfunction]
+#[pyo3(name = "variable_name")]
+pub(crate) fn name_of_variable(name: &str) -> String {
+    variable_name(name)
+}
+
+fn wrong(problems: Vec<Diagnostic>) -> PyErr {
+    PyValueError::new_err(render_all(&problems).trim_end().to_owned())
+}
