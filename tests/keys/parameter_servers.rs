@@ -79,12 +79,12 @@ fn of_the_guard() -> Vec<Row> {
         guard("nonfinite").to("\"halt\"").fails("error[E5001"),
         guard("max_norm")
             .over(&good)
-            .to("0.0001")
+            .to("0.5")
             .sees(|ran| count(ran, "reason=\"max_norm\""))
             .gives("0", "10"),
         guard("max_abs")
             .over(&good)
-            .to("0.0001")
+            .to("0.5")
             .sees(|ran| count(ran, "reason=\"max_abs\""))
             .gives("0", "10"),
         // Half of the batches are rejected: 32 of the latest 64.

@@ -303,9 +303,10 @@ fn look_at_data(job: &Job) -> Result<Findings, Diagnostic> {
     findings
         .warnings
         .extend(warn_of_folder_columns(&input.files, &training));
-    findings
-        .warnings
-        .extend(compare_times_of_training(job, usize::MAX).err());
+    match compare_times_of_training(job, usize::MAX) {
+        Ok(warnings) => findings.warnings.extend(warnings),
+        Err(problem) => findings.warnings.push(problem),
+    }
     if let Some(eval) = &job.input.eval {
         let evaluation = input_options(job, Part::Eval, Shard::WHOLE, None)?;
         let found = look_at_labels_of_evaluation(job, &profile(&evaluation, extent)?);

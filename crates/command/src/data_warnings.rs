@@ -6,7 +6,7 @@ use std::path::Path;
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::{
-    Absent, ColumnProfile, Decimal, Options, Profile, Ticks, TimeUnit, TypeKind,
+    Absent, Clock, ColumnProfile, Decimal, Options, Profile, TimeUnit, TypeKind,
 };
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
@@ -27,6 +27,7 @@ use categories::{
     look_at_admission, look_at_blanks, look_at_ids, look_at_separator, look_at_vocabulary,
 };
 use classes::{look_at_number_of_classes, look_for_probabilities};
+pub(crate) use idle_numbers::KEPT_SHARE_MIN;
 use idle_numbers::{is_other_scale, look_at_numbers, look_at_settings, look_at_size};
 pub(crate) use rounded_labels::look_at_rounding;
 use rounded_labels::look_for_times;
@@ -695,17 +696,17 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
         && let Some(time) = numbers.time
     {
         match profile.times.get(name) {
-            Some(TypeKind::Duration(unit)) => {
-                findings
-                    .warnings
-                    .push(durations_as_times(*unit, time.unit, name));
-            }
+            // The files say that they are no times.
+            Some(TypeKind::Duration(_)) => {}
             kind => match kind.and_then(|kind| kind.unit()) {
                 Some(unit) => {
                     let unit = unit.time_unit();
-                    findings
-                        .warnings
-                        .extend(look_at_times_of_files(time.part, unit, column));
+                    if let (TimePart::Weekday, Some(unit)) = (time.part, unit) {
+                        let part = time.part;
+                        findings
+                            .warnings
+                            .extend(look_at_small_times(Time { part, unit }, column));
+                    }
                     look_at_unit_of_requests(time.unit, unit, name, findings);
                 }
                 None => look_at_times(time, column, findings),
@@ -765,31 +766,17 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
 
 /// Times of a format that knows their unit, which a feature takes for plain numbers. Durations are plain numbers of their unit.
 fn times_as_numbers(kind: TypeKind, name: &str) -> Option<Diagnostic> {
-    let TypeKind::Time(unit) = kind else {
-        return None;
-    };
+    let clock = kind
+        .clock()
+        .filter(|clock| !matches!(clock, Clock::Duration(_)))?;
     let message = format!(
-        "`{name}` holds times in {}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
-         numbers",
-        unit.name()
+        "`{name}` holds {clock}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
+         numbers"
     );
     Some(warning(
         message,
         "give the feature `time`, as time = \"hour\"; or write numbers in one unit into the files",
     ))
-}
-
-/// Durations that a feature takes for times since 1970.
-fn durations_as_times(unit: Ticks, taken_in: TimeUnit, name: &str) -> Diagnostic {
-    let message = format!(
-        "`{name}` holds durations in {}, and `time` takes their numbers for {} since 1970",
-        unit.name(),
-        taken_in.name()
-    );
-    warning(
-        message,
-        "leave `time` out of the feature, or name a column of times",
-    )
 }
 
 /// Warns about times whose unit the files say, and requests for predictions have them as numbers of another one.
@@ -910,25 +897,6 @@ fn look_at_small_times(time: Time, column: &ColumnProfile) -> Option<Diagnostic>
         ),
         "leave `time` out for numbers that are no times since 1970, as hours of the day or years; otherwise correct time_unit",
     ))
-}
-
-/// Warns about a part of a time that the times of the files do not have: hours of dates, and weekdays of times of the day.
-fn look_at_times_of_files(
-    part: TimePart,
-    unit: Option<TimeUnit>,
-    column: &ColumnProfile,
-) -> Option<Diagnostic> {
-    match (part, unit) {
-        (TimePart::Hour, None) => Some(warning(
-            format!(
-                "`{}` holds dates, and time = \"hour\" makes 0 of all of them",
-                column.name
-            ),
-            "set time = \"weekday\", or leave the feature out: it distinguishes no records",
-        )),
-        (TimePart::Weekday, Some(unit)) => look_at_small_times(Time { part, unit }, column),
-        _ => None,
-    }
 }
 
 fn look_at_boundaries(

@@ -551,6 +551,27 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_an_earlier_job_are_no_data_beside_other_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let out = [Path::new("--out"), folder.path()];
+        records(&at("all.csv"));
+        run(&[&[at("all.csv").as_path()][..], &out].concat()).expect("a job");
+        let pattern = at("*.csv");
+        let force = [&out[..], &[Path::new("--force")]].concat();
+        let other = at("other");
+        for more in [&force[..], &[Path::new("--out"), &other]] {
+            let refused = run(&[&[pattern.as_path()][..], more].concat()).expect_err("refused");
+            assert_eq!(refused.code, Code::E1000);
+            assert!(refused.message.contains("is a part that"), "{refused:?}");
+        }
+        // The parts alone are data.
+        let (train, eval) = (at("train.csv"), at("eval.csv"));
+        let parts = [&train, Path::new("--eval"), &eval];
+        run(&[&parts[..], &[Path::new("--out"), &other]].concat()).expect("a job");
+    }
+
+    #[test]
     fn numbers_as_texts_of_a_format_with_types_stay_texts_in_the_parts() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("all.tfrecord");

@@ -1,14 +1,14 @@
 //! Times and durations of Parquet that a job takes for plain numbers or names: a file of another unit than that of the training files has
 //! other numbers for the same times.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Clock, Format, Options, TimeColumns, has_values};
+use trainyard_input::{Clock, Format, Options, Ticks, TimeColumns, has_values};
 use trainyard_model::{Part, Shard, input_options};
-use trainyard_run_config::{CrossKey, FeatureKind, Job};
+use trainyard_run_config::{CrossKey, FeatureKind, Job, Time, TimePart};
 
 use crate::data_warnings::column_of;
 
@@ -33,13 +33,14 @@ pub(crate) fn compare_times(
     labels: Labels,
 ) -> Result<Vec<Diagnostic>, Diagnostic> {
     let columns = taken_plainly(job, labels);
+    let misread = misread_as_times(job, input, usize::MAX);
     if job.input.format != Format::Parquet || columns.is_empty() {
-        return Ok(Vec::new());
+        return Ok(misread);
     }
     let trained = match TimeColumns::of_lines(trained) {
         Some(recorded) => Some(recorded),
         None => match input_options(job, Part::Train, Shard::WHOLE, None) {
-            Ok(files) if files.files == input.files => return Ok(Vec::new()),
+            Ok(files) if files.files == input.files => return Ok(misread),
             Ok(files) => TimeColumns::of_first_files(&files),
             Err(_) => None,
         },
@@ -77,7 +78,7 @@ pub(crate) fn compare_times(
         );
         Diagnostic::warning(Code::E4005, message).help(CURE)
     });
-    Ok(warnings.collect())
+    Ok(misread.into_iter().chain(warnings).collect())
 }
 
 /// Compares as [`compare_times`], and logs the warnings.
@@ -98,21 +99,80 @@ pub(crate) fn warn_of_times(
 
 const CURE: &str = "write the column as in the training files; or give the feature `time`, which knows the units, and train again";
 
-/// Compares the times of the first training files with each other.
+/// Compares the times of the first training files with each other. Returns warnings of those that `time` of a feature misreads.
 ///
 /// # Errors
 /// Two of them have times of two units in a column, or times and other values, and the job takes them for plain numbers or names.
-pub(crate) fn compare_times_of_training(job: &Job, files_max: usize) -> Result<(), Diagnostic> {
+pub(crate) fn compare_times_of_training(
+    job: &Job,
+    files_max: usize,
+) -> Result<Vec<Diagnostic>, Diagnostic> {
     let columns = taken_plainly(job, Labels::Read);
-    if job.input.format != Format::Parquet || columns.is_empty() {
-        return Ok(());
-    }
     // Files that are not there, or cannot be read, are an error of their reader.
     let Ok(input) = input_options(job, Part::Train, Shard::WHOLE, None) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
-    trainyard_input::compare_times(&input, |column| columns.contains(column), files_max)
-        .map_err(Diagnostic::from)
+    trainyard_input::compare_times(&input, |column| columns.contains(column), files_max)?;
+    Ok(misread_as_times(job, &input, files_max))
+}
+
+/// Returns warnings of columns of the first files whose values have not the part that `time` of a feature takes of them.
+fn misread_as_times(job: &Job, input: &Options, files_max: usize) -> Vec<Diagnostic> {
+    let mut timed: BTreeMap<&str, Time> = BTreeMap::new();
+    for feature in &job.features {
+        if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } =
+            &feature.kind
+            && let Some(time) = numbers.time
+        {
+            timed.insert(&numbers.column, time);
+        }
+    }
+    if job.input.format != Format::Parquet || timed.is_empty() {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    for (place, file) in input.files.iter().enumerate().take(files_max) {
+        // A file that cannot be read is an error of its reader.
+        let Ok(own) = TimeColumns::read(input, place) else {
+            continue;
+        };
+        timed.retain(|column, time| {
+            let clock = own.get(column).flatten();
+            let told = clock.and_then(|clock| misread(column, file, *time, clock));
+            let is_told = told.is_some();
+            warnings.extend(told);
+            !is_told
+        });
+    }
+    warnings
+}
+
+/// Returns a warning of a column of a file whose values have not the part that a feature takes of them.
+fn misread(column: &str, file: &Path, time: Time, clock: Clock) -> Option<Diagnostic> {
+    let (what, help) = match (time.part, clock) {
+        (_, Clock::Duration(_)) => (
+            format!(
+                "`time` takes their numbers for {} since 1970",
+                time.unit.name()
+            ),
+            "leave `time` out of the feature, or name a column of times",
+        ),
+        (TimePart::Hour, Clock::Time(Ticks::Days)) => (
+            "time = \"hour\" makes 0 of all of them".to_owned(),
+            "set time = \"weekday\", or leave the feature out: it distinguishes no records",
+        ),
+        (TimePart::Weekday, Clock::TimeOfDay(_)) => (
+            "time = \"weekday\" makes 3 of all of them, the day of the first of January 1970"
+                .to_owned(),
+            "set time = \"hour\", or leave the feature out: it distinguishes no records",
+        ),
+        _ => return None,
+    };
+    let message = format!(
+        "the column `{column}` holds {clock} in {}, and {what}",
+        file.display()
+    );
+    Some(Diagnostic::warning(Code::E4005, message).help(help))
 }
 
 /// Compares the times of all evaluation inputs of a job with those of its training files, before training.
@@ -219,8 +279,6 @@ fn differences(
 
 #[cfg(test)]
 mod tests {
-    use trainyard_input::Ticks;
-
     use super::*;
 
     fn of(clock: &str) -> TimeColumns {
@@ -235,6 +293,7 @@ mod tests {
             r#"{"time":"milliseconds"}"#,
             r#"{"time":"microseconds"}"#,
             r#"{"duration":"milliseconds"}"#,
+            r#"{"time_of_day":"milliseconds"}"#,
             r#"{"time":"days"}"#,
             "null",
         ];
@@ -265,6 +324,45 @@ mod tests {
             differences(&columns, &of(days), Some(&of_other_columns)),
             []
         );
+    }
+
+    #[test]
+    fn times_without_the_part_that_a_feature_takes_are_told_with_their_file() {
+        use {Clock::*, TimePart::*};
+        let unit = trainyard_run_config::TimeUnit::Seconds;
+        for (part, clock, expected) in [
+            (
+                Hour,
+                Duration(Ticks::Milliseconds),
+                Some("durations in milliseconds"),
+            ),
+            (
+                Weekday,
+                Duration(Ticks::Seconds),
+                Some("for seconds since 1970"),
+            ),
+            (Hour, Time(Ticks::Days), Some("makes 0 of all of them")),
+            (Weekday, Time(Ticks::Days), None),
+            (
+                Weekday,
+                TimeOfDay(Ticks::Microseconds),
+                Some("times of the day in microseconds"),
+            ),
+            (Hour, TimeOfDay(Ticks::Microseconds), None),
+            (Hour, Time(Ticks::Nanoseconds), None),
+        ] {
+            let time = trainyard_run_config::Time { part, unit };
+            let told = misread("at", Path::new("a.parquet"), time, clock);
+            let text = told.map(|told| told.message);
+            match expected {
+                None => assert_eq!(text, None),
+                Some(expected) => {
+                    let text = text.expect("a warning");
+                    let parts = [expected, "`at`", "in a.parquet"];
+                    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+                }
+            }
+        }
     }
 
     #[cfg(feature = "parquet")]

@@ -99,8 +99,8 @@ pub(crate) fn train(
 /// # Errors
 /// The disk has no space for checkpoints, or two training files, or an evaluation input and the training files, have times of two units in a column.
 pub(crate) fn look_before_training(job: &Job, build: Build) -> Result<Vec<Diagnostic>, Diagnostic> {
-    compare_times_of_training(job, trainyard_input::COMPARED_AT_START_MAX)?;
-    let mut warnings = compare_times_of_evaluations(job)?;
+    let mut warnings = compare_times_of_training(job, trainyard_input::COMPARED_AT_START_MAX)?;
+    warnings.extend(compare_times_of_evaluations(job)?);
     // A model that cannot be built is an error of training.
     if let Ok(model) = build(job) {
         warnings.extend(check_space(job, CheckpointBytes::of(&*model))?.warning);

@@ -73,9 +73,9 @@ pub(crate) fn up(
         refuse_other_ending(path, &JSON).map_err(|problem| vec![problem])?;
     }
     report_at_start(&job, arguments.job.log_format);
-    compare_times_of_training(&job, trainyard_input::COMPARED_AT_START_MAX)
+    let mut other_times = compare_times_of_training(&job, trainyard_input::COMPARED_AT_START_MAX)
         .map_err(|problem| vec![problem])?;
-    let other_times = compare_times_of_evaluations(&job).map_err(|problem| vec![problem])?;
+    other_times.extend(compare_times_of_evaluations(&job).map_err(|problem| vec![problem])?);
     report(&other_times, arguments.job.log_format);
     let (cluster, _sockets) = resolve(&arguments.cluster, &job)?;
     let one = |problem: Diagnostic| vec![problem];

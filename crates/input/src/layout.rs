@@ -56,8 +56,10 @@ pub struct ColumnLayout {
 pub enum TypeKind {
     /// Booleans, which are read as 0 and 1.
     Boolean,
-    /// Times since 1970, dates, or times of the day, which are read as whole numbers in a unit.
+    /// Times since 1970, or dates, which are read as whole numbers in a unit.
     Time(Ticks),
+    /// Times of the day, which are read as whole numbers in a unit.
+    TimeOfDay(Ticks),
     /// Durations, which are read as whole numbers in a unit.
     Duration(Ticks),
     /// Decimals, which are read as floats, or as texts of their digits.
@@ -80,7 +82,7 @@ impl TypeKind {
     /// Returns the unit of times and durations.
     pub fn unit(self) -> Option<Ticks> {
         match self {
-            Self::Time(unit) | Self::Duration(unit) => Some(unit),
+            Self::Time(unit) | Self::TimeOfDay(unit) | Self::Duration(unit) => Some(unit),
             _ => None,
         }
     }
@@ -94,6 +96,7 @@ impl TypeKind {
     pub fn clock(self) -> Option<Clock> {
         match self {
             Self::Time(unit) => Some(Clock::Time(unit)),
+            Self::TimeOfDay(unit) => Some(Clock::TimeOfDay(unit)),
             Self::Duration(unit) => Some(Clock::Duration(unit)),
             _ => None,
         }
@@ -104,8 +107,10 @@ impl TypeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// Times since 1970, dates, or times of the day.
+    /// Times since 1970, or dates.
     Time(Ticks),
+    /// Times of the day.
+    TimeOfDay(Ticks),
     /// Durations.
     Duration(Ticks),
 }
@@ -121,6 +126,7 @@ impl std::fmt::Display for Clock {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Time(unit) => write!(formatter, "times in {}", unit.name()),
+            Self::TimeOfDay(unit) => write!(formatter, "times of the day in {}", unit.name()),
             Self::Duration(unit) => write!(formatter, "durations in {}", unit.name()),
         }
     }

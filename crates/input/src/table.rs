@@ -128,9 +128,9 @@ impl TableReader {
         &self.kinds
     }
 
-    /// Calls `each` for the columns of the latest row that have an empty list, which has no other values than a missing one. Only Parquet
-    /// tells them apart.
-    pub fn empty_lists(&self, mut each: impl FnMut(usize)) {
+    /// Calls `each` for the columns of the latest row that have a list without values, or with one that is missing: it has no other
+    /// values than a missing list. The second argument is the number of its places, 0 or 1. Only Parquet tells them apart.
+    pub fn empty_lists(&self, mut each: impl FnMut(usize, u32)) {
         let Some(reader) = &self.reader else { return };
         if self.options.format != Format::Parquet {
             return;
@@ -140,12 +140,13 @@ impl TableReader {
         let mut field = 0;
         while let Some(cell) = cells.next() {
             if let RowCell::List(count) = cell {
-                if count == 0
-                    && let Some(column) = self.parser.column_of(field)
-                {
-                    each(column);
+                let mut values = cells.by_ref().take(count as usize);
+                let first = values.next();
+                values.for_each(drop);
+                let is_empty = count == 0 || count == 1 && first == Some(RowCell::Missing);
+                if is_empty && let Some(column) = self.parser.column_of(field) {
+                    each(column, count);
                 }
-                cells.by_ref().take(count as usize).for_each(drop);
             }
             field += 1;
         }

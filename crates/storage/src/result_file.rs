@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use trainyard_diagnostic::{Code, Diagnostic, system_problem};
@@ -13,7 +13,8 @@ const LINKS_MAX: usize = 40;
 const MODE: u32 = 0o666;
 
 /// The file of a result. It is written under a temporary name beside its own, and has its name when it is whole. A pipe or a
-/// device stays what it is, and is written as it comes. A link keeps its place: the file that it names is replaced, or made.
+/// device stays what it is, and is written as it comes. A link keeps its place: the file that it names is replaced, or made. A file that
+/// replaces another has its rights.
 #[derive(Debug)]
 pub struct ResultFile {
     path: PathBuf,
@@ -42,9 +43,15 @@ impl ResultFile {
         }
         let path = linked_file(path)?;
         let aside = aside(&path);
+        let replaced = path.metadata().ok().map(|found| found.permissions());
         let mut options = OpenOptions::new();
+        // Nobody reads a private file by its temporary name.
+        let mode = replaced.as_ref().map_or(mode, |found| mode & found.mode());
         options.write(true).create(true).truncate(true).mode(mode);
         let file = options.open(&aside)?;
+        if let Some(replaced) = replaced {
+            file.set_permissions(replaced)?;
+        }
         Ok((
             Self {
                 path,
@@ -258,6 +265,22 @@ mod tests {
             assert!(at(link).is_symlink(), "{link}");
             assert_eq!(std::fs::read(at(file)).expect("readable"), b"new");
             std::fs::remove_file(at(file)).expect("removed");
+        }
+    }
+
+    #[test]
+    fn a_file_that_replaces_another_has_its_rights() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        for mode in [0o600, 0o640, 0o444, 0o666] {
+            let _ = std::fs::remove_file(&file);
+            std::fs::write(&file, b"old").expect("there is room");
+            let rights = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&file, rights).expect("its owner may");
+            ResultFile::write(&file, b"new").expect("written");
+            assert_eq!(std::fs::read(&file).expect("readable"), b"new");
+            let found = file.metadata().expect("it is there").permissions().mode();
+            assert_eq!(found & 0o7777, mode, "{mode:o}");
         }
     }
 

@@ -172,7 +172,7 @@ pub(crate) fn other_type(column: &ColumnType, written: Written) -> Option<OtherT
         (TypeKind::Boolean, Written::Fields | Written::Typed(_)) => {
             ("booleans".to_owned(), "the whole numbers 0 and 1")
         }
-        (TypeKind::Time(_) | TypeKind::Duration(_), _) => (
+        (TypeKind::Time(_) | TypeKind::TimeOfDay(_) | TypeKind::Duration(_), _) => (
             kind.clock()?.to_string(),
             "plain whole numbers in that unit",
         ),
@@ -203,7 +203,7 @@ pub(crate) fn other_type(column: &ColumnType, written: Written) -> Option<OtherT
         _ => return None,
     };
     let help = match kind {
-        TypeKind::Time(unit) => match unit.time_unit() {
+        TypeKind::Time(unit) | TypeKind::TimeOfDay(unit) => match unit.time_unit() {
             Some(unit) => format!(
                 "where a feature or label takes it with `time`, give it time_unit = {:?}; without, a job takes the numbers for seconds",
                 unit.name()

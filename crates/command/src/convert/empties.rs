@@ -42,8 +42,15 @@ impl Empties {
     pub(super) fn see(&mut self, number: u64, reader: &TableReader, row: &[Cell]) {
         self.columns
             .resize(row.len().max(self.columns.len()), Counts::default());
-        reader.empty_lists(|column| self.count(column, Empty::List, number));
-        if !self.is_text() {
+        let is_text = self.is_text();
+        let is_gone = |column: usize| row.get(column).is_none_or(|cell| cell.values.is_empty());
+        reader.empty_lists(|column, places| match places {
+            0 => self.count(column, Empty::List, number),
+            // As a value, it is counted below.
+            _ if is_text && is_gone(column) => self.count(column, Empty::ListOfOne, number),
+            _ => {}
+        });
+        if !is_text {
             return;
         }
         for (column, cell) in row.iter().enumerate() {

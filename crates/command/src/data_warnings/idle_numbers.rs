@@ -164,7 +164,7 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
         ));
     }
     let (different, of_features) = column.different_numbers();
-    if 2 * of_features <= different && different > 1 {
+    if (of_features as f64) < KEPT_SHARE_MIN * different as f64 {
         return Some(warning(
             format!(
                 "`{name}` holds numbers from {least} to {most}: {different} different ones of the sample are {of_features} in the 32 bits that \
@@ -230,6 +230,9 @@ pub(super) fn look_at_numbers(numbers: &Numbers, column: &ColumnProfile) -> Opti
         _ => None,
     }
 }
+
+/// Least share of the different numbers of a column that the 32 bits of a feature keep apart.
+pub(crate) const KEPT_SHARE_MIN: f64 = 0.9;
 
 /// Numbers of a feature from this size on are told: a step of a linear model changes its prediction by the rate times their square.
 const LARGE: f64 = 1e7;

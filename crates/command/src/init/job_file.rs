@@ -62,6 +62,9 @@ const MEASURED_EVALUATIONS: u64 = 4;
 /// Widths of the layers that weigh the ids of a history, which are computed for each of its places.
 const ATTENTION_UNITS: [u64; 2] = [32, 16];
 
+/// What the head of a job says of its author.
+pub(super) const WRITTEN_BY: &str = "by `trainyard init`";
+
 /// Purpose of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose<'a> {
@@ -158,7 +161,7 @@ impl JobFile<'_> {
             text,
             "# Predicts {label}.\n\
              #\n\
-             # Written from {} records by `trainyard init`; every line is yours to change. `trainyard stats` shows what the columns hold.\n\n\
+             # Written from {} records {WRITTEN_BY}; every line is yours to change. `trainyard stats` shows what the columns hold.\n\n\
              model_dir = {}\n\n\
              [run]\n\
              seed = 1                             # of parameter initialization and shuffling\n",

@@ -14,7 +14,7 @@ use trainyard_run_config::{FileIdentity, expand_files};
 use trainyard_storage::is_remote;
 
 use super::doubts::{Doubt, doubts, of_times, of_total};
-use super::job_file::quoted;
+use super::job_file::{WRITTEN_BY, quoted};
 use super::style::{Division, Writing, begins_with_a_record, division, fields, writing};
 use crate::convert::{TableFormat, guess};
 use crate::init::Init;
@@ -27,6 +27,9 @@ const ROWS_OF_TYPES: usize = 1000;
 
 /// Most bytes of the last line of a file.
 const LINE_BYTES_MAX: u64 = 1 << 16;
+
+/// Names of the parts that `init` makes of the data, without their ending.
+pub(super) const PARTS: [&str; 2] = ["train", "eval"];
 
 /// Most files whose last record is told.
 const TOTALS_MAX: usize = 3;
@@ -65,6 +68,7 @@ impl Source {
         } else {
             Some(expand_files(&arguments.eval)?)
         };
+        refuse_own_parts(&train)?;
         let found = train.len();
         let of_evaluation: HashSet<FileIdentity> = eval
             .iter()
@@ -510,6 +514,36 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
         ));
     }
     Ok(lines)
+}
+
+/// Refuses the parts that an earlier `init` has made of data beside other files, which may be that data: a pattern of a folder names both,
+/// and the same records would be in training and evaluation.
+fn refuse_own_parts(files: &[PathBuf]) -> Result<(), Diagnostic> {
+    let part = files.iter().find(|file| is_own_part(file));
+    let Some(part) = part.filter(|_| !files.iter().all(|file| is_own_part(file))) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} is a part that `trainyard init` has made of other files, and is given beside {} more",
+        part.display(),
+        files.len() - 1
+    );
+    Err(Diagnostic::error(Code::E1000, message).help(
+        "name the files of the data without those of the job, or write the job into a folder of its own by --out",
+    ))
+}
+
+/// Returns whether a file is a part beside a job that `init` has written.
+fn is_own_part(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    if !PARTS
+        .iter()
+        .any(|part| name.split('.').next() == Some(part))
+    {
+        return false;
+    }
+    let job = std::fs::read_to_string(file.with_file_name("job.toml")).unwrap_or_default();
+    job.contains(WRITTEN_BY)
 }
 
 /// Refuses a first line that is a comment: it would name the columns. A `#` before the names of all columns is part of a name.

@@ -10,7 +10,7 @@ use trainyard_input::{
 };
 
 use super::plan::{Coverage, Plan, Task, split_time};
-use super::source::Source;
+use super::source::{PARTS, Source};
 use crate::init::Init;
 
 /// Fewest files from which the last ones are kept for evaluation as whole files.
@@ -144,7 +144,7 @@ fn as_number(column: &ColumnProfile, value: &Value) -> Option<f64> {
 
 /// Returns the paths of the two parts, if they are written.
 fn paths(source: &Source, folder: &Path) -> [PathBuf; 2] {
-    ["train", "eval"].map(|part| folder.join(format!("{part}.{}", source.format_name())))
+    PARTS.map(|part| folder.join(format!("{part}.{}", source.format_name())))
 }
 
 /// Returns the files that [`Parts::make`] writes; none if the parts are files that exist.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use trainyard_input::{ColumnKind, ColumnProfile, Numbers, Profile};
 
 use super::{Coverage, Shape, bare};
+use crate::data_warnings::KEPT_SHARE_MIN;
 
 /// Most values of a vocabulary. A column with more values is hashed.
 const VOCABULARY_VALUES_MAX: u64 = 1000;
@@ -54,15 +55,15 @@ const EPOCH_SECONDS_MIN: f64 = 1e8;
 /// Separators of several texts in one field that are tried.
 const SEPARATORS: [char; 2] = ['|', ';'];
 
+/// Characters around the values of a list that a program has printed.
+const PRINTED: [char; 8] = ['[', ']', '(', ')', '{', '}', '\'', '"'];
+
 /// Fewest distinct fields that show that a comma stands between ids, and fewest of them for each id.
 const LISTS_MIN: u64 = 50;
 const VALUES_OF_PART_MIN: u64 = 4;
 
 /// Fewest numbers of a model, of 32 bits, between the least and the greatest number of a column.
 const STEPS_MIN: f64 = 32.0;
-
-/// Least share of the different whole numbers of a column that the 32 bits of a feature keep apart.
-const KEPT_SHARE_MIN: f64 = 0.9;
 
 /// What a column of whole numbers may be read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -432,10 +433,9 @@ fn separator(column: &ColumnProfile) -> Option<char> {
 /// numbers with thousands.
 fn are_lists(column: &ColumnProfile) -> bool {
     let ids = Ids::of(column, ',');
-    let are_words = ids
-        .counted
-        .iter()
-        .all(|id| !id.contains(char::is_whitespace));
+    // Brackets and quotes are those of lists that a program has printed.
+    let is_word = |id: &String| !id.contains(char::is_whitespace) && !id.contains(PRINTED);
+    let are_words = ids.counted.iter().all(is_word);
     let counts = column.counts();
     let mut lengths = counts.iter().map(|(value, _)| parts_of(value, ',').len());
     let first = lengths.next();

@@ -754,7 +754,8 @@ fn commas_stand_between_ids_where_the_same_few_come_in_lists_of_several_lengths(
         (0..1 + row % 5).map(id).collect::<Vec<_>>().join(",")
     };
     assert_eq!(separator_of(&ids), Some(','));
-    let others: [&dyn Fn(usize) -> String; 4] = [
+    let others: [&dyn Fn(usize) -> String; 5] = [
+        &|row| format!("[{}]", ids(row).replace(',', ", ")),
         // A name and a first name, places, numbers with thousands, and pairs.
         &|row| format!("Miller {},Ann{}", row % 7, ",Eve".repeat(row % 2)),
         &|row| format!("{},{}", row % 300, ["Rome", "Oslo,north"][row % 2]),

@@ -176,6 +176,7 @@ fn listed_level(schema: &SchemaDescriptor, leaf: &ColumnDescriptor) -> i16 {
 fn kind(leaf: &ColumnDescriptor, values: Values, arrow: Option<&ArrowColumn>) -> TypeKind {
     let duration = arrow.and_then(|arrow| arrow.duration);
     match values {
+        Values::Time(unit) if is_time_of_day(leaf) => TypeKind::TimeOfDay(unit),
         Values::Time(unit) => TypeKind::Time(unit),
         Values::Unsigned64 => TypeKind::Unsigned64,
         Values::Uuid => TypeKind::Uuid,
@@ -264,6 +265,17 @@ fn values(leaf: &ColumnDescriptor, arrow: Option<&ArrowColumn>) -> Option<Values
         },
         Physical::INT96 => None,
     }
+}
+
+fn is_time_of_day(leaf: &ColumnDescriptor) -> bool {
+    matches!(
+        (leaf.logical_type_ref(), leaf.converted_type()),
+        (Some(LogicalType::Time(_)), _)
+            | (
+                None,
+                ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS
+            )
+    )
 }
 
 /// Returns the unit of a column of times.

@@ -81,25 +81,30 @@ impl ExampleWriter {
             if column.kind != Some(ColumnKind::Float) || *rounded {
                 continue;
             }
-            let numbers = cell.values.iter().filter_map(float);
-            let is_rounded = |number: &f64| {
-                let is_gone = *number as f32 == 0.0 && *number != 0.0;
-                is_gone
-                    || number.abs() < WHOLE_BELOW
-                        && f64::from(*number as f32).trunc() != number.trunc()
-            };
-            if let Some(number) = numbers.into_iter().find(is_rounded) {
+            if let Some((number, written)) = cell.values.iter().find_map(rounding) {
                 *rounded = true;
                 warn!(
-                    "tfrecord holds floats of 32 bits: {} of the column `{}` is written as {}. A time or a label of the \
+                    "tfrecord holds floats of 32 bits: {number} of the column `{}` is written as {written}. A time or a label of the \
                      column may be another one; parquet keeps it",
-                    told(number),
-                    column.name,
-                    told(f64::from(number as f32))
+                    column.name
                 );
             }
         }
     }
+}
+
+/// Returns a number and what a float of 32 bits has in its place, if the whole part is another one, or the number is gone.
+fn rounding(value: &Value) -> Option<(String, String)> {
+    if let Value::Int(number) = value {
+        let written = *number as f32 as i128;
+        let is_rounded = written != i128::from(*number);
+        return is_rounded.then(|| (number.to_string(), written.to_string()));
+    }
+    let number = float(value)?;
+    let written = f64::from(number as f32);
+    let is_gone = written == 0.0 && number != 0.0;
+    let is_rounded = number.abs() < WHOLE_BELOW && written.trunc() != number.trunc();
+    (is_gone || is_rounded).then(|| (told(number), told(written)))
 }
 
 /// Numbers from here on are no times.
