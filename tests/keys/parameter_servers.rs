@@ -77,16 +77,15 @@ fn of_the_guard() -> Vec<Row> {
             })
             .gives("rejected: 5, zeroed: 0", "rejected: 0, zeroed: 5"),
         guard("nonfinite").to("\"halt\"").fails("error[E5001"),
+        // Each batch is rejected.
         guard("max_norm")
             .over(&good)
-            .to("0.5")
-            .sees(|ran| count(ran, "reason=\"max_norm\""))
-            .gives("0", "10"),
+            .to("0.0001")
+            .fails("reason=\"max_norm\""),
         guard("max_abs")
             .over(&good)
-            .to("0.5")
-            .sees(|ran| count(ran, "reason=\"max_abs\""))
-            .gives("0", "10"),
+            .to("0.0001")
+            .fails("reason=\"max_abs\""),
         // Half of the batches are rejected: 32 of the latest 64.
         guard("quarantine_after")
             .over(&endless)
