@@ -211,6 +211,8 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
     let mut admit = Some(admit);
     let mut admitted = None;
     let mut until = None;
+    // Bytes of the message and its prefix, once that has come.
+    let mut whole = None;
     loop {
         let next = match until {
             // A message that is not admitted yet takes no memory, so it may wait.
@@ -234,11 +236,19 @@ async fn read_within<M: Message + Default, T, F: Future<Output = T>>(
                     return Err(too_large(length, bytes_max));
                 }
                 pieces.push_back(piece);
-                if length >= PREFIX_BYTES
+                let is_known = whole.is_some();
+                if !is_known && length >= PREFIX_BYTES {
+                    whole = Some(announced(&pieces, bytes_max)? + PREFIX_BYTES);
+                }
+                // Without this, a message that announces little would be admitted as a small one.
+                if let Some(whole) = whole.filter(|whole| length > *whole) {
+                    return Err(other_length(whole - PREFIX_BYTES, length - PREFIX_BYTES));
+                }
+                if !is_known
+                    && let Some(whole) = whole
                     && let Some(admit) = admit.take()
                 {
-                    let announced = announced(&pieces, bytes_max)?;
-                    admitted = Some(admit(announced).await);
+                    admitted = Some(admit(whole - PREFIX_BYTES).await);
                     until = time.map(|time| Instant::now() + time);
                 }
             }
@@ -278,6 +288,12 @@ fn announced(pieces: &VecDeque<Bytes>, bytes_max: usize) -> Result<usize, Status
     }
 }
 
+fn other_length(announced: usize, come: usize) -> Status {
+    Status::invalid_argument(format!(
+        "message of {announced} bytes announced, {come} have come"
+    ))
+}
+
 fn too_large(bytes: usize, bytes_max: usize) -> Status {
     Status::resource_exhausted(format!(
         "message of {bytes} bytes, at most {bytes_max} are taken"
@@ -300,11 +316,7 @@ pub(crate) fn split(mut from: Pieces) -> Result<(Vec<u8>, Vec<Bytes>), Status> {
         return Err(Status::unimplemented(COMPRESSED));
     }
     if announced != from.length {
-        let message = format!(
-            "message of {announced} bytes announced, {} have come",
-            from.length
-        );
-        return Err(Status::invalid_argument(message));
+        return Err(other_length(announced, from.length));
     }
     let mut fields = Vec::new();
     let mut payload = Vec::new();
@@ -429,6 +441,44 @@ mod tests {
             pushed: None,
             pulled: Some(pulled),
             payload: payload.into(),
+        }
+    }
+
+    /// Pieces of a body, and how many of them were taken.
+    struct Counted(
+        VecDeque<Bytes>,
+        std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    );
+
+    impl Body for Counted {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let piece = self.0.pop_front();
+            Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_longer_than_it_announces_is_refused_before_it_has_arrived() {
+        for first in [vec![0, 0, 0, 0, 1], vec![0, 0, 0, 0, 1, 8], vec![0, 0]] {
+            let rest = [0, 0, 1, 8, 8, 8];
+            let mut pieces = VecDeque::from([Bytes::from(first), Bytes::from(rest.to_vec())]);
+            pieces.extend((0..100).map(|_| Bytes::from(vec![8; 1000])));
+            let taken = std::sync::Arc::default();
+            let body = Counted(pieces, std::sync::Arc::clone(&taken));
+            let admit = |bytes| std::future::ready(assert_eq!(bytes, 1));
+            let body = tonic::body::Body::new(body);
+            let read = read_admitted::<v1::StepReply, _, _>(body, 1 << 20, admit).await;
+            let refused = read.expect_err("too long");
+            assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+            let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(taken <= 3, "{taken} pieces");
         }
     }
 

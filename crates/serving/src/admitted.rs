@@ -88,6 +88,12 @@ fn hold_room(mut response: http::Response<Body>, deadline: Duration) -> http::Re
     response.map(|body| Body::new(Paced::new(body, room, deadline)))
 }
 
+fn more_than_announced(announced: usize) -> Status {
+    Status::invalid_argument(format!(
+        "the message has more bytes than the {announced} that it announces: a call has one message"
+    ))
+}
+
 /// Reads a message with its prefix.
 async fn read(body: Body, intake: &Intake, room: &mut Room) -> Result<Bytes, Status> {
     let most = intake.body_bytes_max;
@@ -111,6 +117,10 @@ async fn read(body: Body, intake: &Intake, room: &mut Room) -> Result<Bytes, Sta
             let length = u32::from_be_bytes(*length) as usize;
             if length > most {
                 return Err(too_large());
+            }
+            // Without this, a message that announces little would take no part of the budget.
+            if message.len() > PREFIX_BYTES + length {
+                return Err(more_than_announced(length));
             }
             if room.is_none() && length > FREE_BYTES {
                 *room = intake.admit(length, WEIGHT).await;

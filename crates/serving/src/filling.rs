@@ -1,5 +1,6 @@
 //! The rows of a request while they are read. Their bytes have a bound: a small request can describe large rows.
 
+use tokio::sync::OwnedSemaphorePermit;
 use trainyard_input::{Batch, FieldKind, Given, NamedColumns, Unfinished};
 
 use crate::Error;
@@ -25,6 +26,10 @@ pub(crate) struct Filled {
     pub(crate) batch: Batch,
     /// Bytes of what the model makes of the batch beyond its values.
     pub(crate) made_bytes: usize,
+    /// Bytes of the batch and of what the model makes of it.
+    pub(crate) bytes: usize,
+    /// The part of the budget of all batches that this one has until it is answered. A small one has none.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// The batch of a request.
@@ -112,11 +117,17 @@ impl<'c> Filling<'c> {
             })
         })?;
         let made_bytes = columns.values_made(&batch).saturating_mul(MADE_BYTES);
-        if made_bytes.saturating_add(self.bytes) > self.bytes_max {
+        let bytes = made_bytes.saturating_add(self.bytes);
+        if bytes > self.bytes_max {
             let most = self.bytes_max;
             return Err(Error::Expanded { most });
         }
-        Ok(Filled { batch, made_bytes })
+        Ok(Filled {
+            batch,
+            made_bytes,
+            bytes,
+            room: None,
+        })
     }
 }
 

@@ -173,7 +173,7 @@ async fn infer(
     version.queue.check_room()?;
     let model = (&version.columns, &version.signature);
     let read = || InferRequest::read(body, header_length, model, intake.bounds);
-    let InferRequest { id, filled, wanted } = intake.parse(body.len(), read).await??;
+    let InferRequest { id, filled, wanted } = intake.parse(body.len(), read).await?;
     let rows = filled.batch.rows;
     let (predictions, room) = version.predict(filled, intake).await?;
     let answer = answer::infer(name, &version, id.as_deref(), &wanted, &predictions);

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use trainyard_runtime::MemoryLimit;
 
 use crate::Error;
-use crate::filling::RequestBounds;
+use crate::filling::{Filled, RequestBounds};
 
 /// Bytes of the values of a request, by those of its largest body.
 const EXPANSION_MAX: usize = 4;
@@ -19,6 +19,9 @@ const EXPANSION_MAX: usize = 4;
 const BODIES_BYTES_MAX: u64 = 1 << 30;
 /// Part of a body that does not count, so that small requests are answered while large ones wait.
 pub(crate) const FREE_BYTES: usize = 64 << 10;
+/// Longest body that is parsed by the thread that answers its connection. What it describes, by words that all its rows have, is some
+/// hundred times as long at most.
+const INLINE_BYTES: usize = 1 << 10;
 /// Bytes of a permit.
 const UNIT_BYTES: usize = 4 << 10;
 /// Longest silence of a body that others wait for.
@@ -62,9 +65,23 @@ pub(crate) struct Intake {
     bodies: Arc<Semaphore>,
     /// An answer waits for room while its request has some: they have budgets of their own, so that no two wait for each other.
     answers: Arc<Semaphore>,
+    /// A batch waits for room while its body has some, and its answer while the batch has: each has a budget of its own.
+    batches: Arc<Semaphore>,
     units: usize,
-    /// Large requests that are parsed at a time.
+    /// Requests that are parsed at a time, or wait with their batches for room.
     parsers: Arc<Semaphore>,
+}
+
+/// What was read of a request.
+pub(crate) trait Parsed {
+    /// Returns the batch.
+    fn filled(&mut self) -> &mut Filled;
+}
+
+impl Parsed for Filled {
+    fn filled(&mut self) -> &mut Filled {
+        self
+    }
 }
 
 /// The part of the budget that a body has. Its small beginning has none.
@@ -96,6 +113,7 @@ impl Intake {
             body_timeout: limits.body_timeout,
             bodies: Arc::new(Semaphore::new(units)),
             answers: Arc::new(Semaphore::new(units)),
+            batches: Arc::new(Semaphore::new(units)),
             units,
             parsers: Arc::new(Semaphore::new(cores)),
         }
@@ -137,29 +155,53 @@ impl Intake {
         let acquired = Arc::clone(&self.answers).acquire_many_owned(wanted);
         match timeout(self.body_timeout, acquired).await {
             Ok(permit) => Ok(AnswerRoom(permit.ok().map(Arc::new))),
-            Err(_) => Err(Error::Late {
-                secs: self.body_timeout.as_secs(),
-            }),
+            Err(_) => Err(self.late()),
         }
     }
 
-    /// Parses a body of so many bytes. A large one is parsed aside of the threads that answer connections.
+    /// Parses a body of so many bytes, and gives its batch a part of the budget of all batches: a small body can describe a large one.
+    /// All but the smallest bodies are parsed aside of the threads that answer connections.
     ///
     /// # Errors
-    /// Too many large bodies wait.
-    pub(crate) async fn parse<T>(
+    /// The body is wrong, or too many others wait.
+    pub(crate) async fn parse<T: Parsed>(
         &self,
         bytes: usize,
-        read: impl FnOnce() -> T,
+        read: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        if bytes <= FREE_BYTES {
-            return Ok(read());
+        if bytes <= INLINE_BYTES {
+            let mut parsed = read()?;
+            self.admit_batch(parsed.filled()).await?;
+            return Ok(parsed);
         }
         let permit = timeout(self.body_timeout, self.parsers.acquire()).await;
-        let _permit = permit.map_err(|_| Error::Late {
+        let _permit = permit.map_err(|_| self.late())?;
+        let mut parsed = in_place(read)?;
+        self.admit_batch(parsed.filled()).await?;
+        Ok(parsed)
+    }
+
+    /// Waits until a batch has room.
+    ///
+    /// # Errors
+    /// Other batches take all room for too long.
+    async fn admit_batch(&self, filled: &mut Filled) -> Result<(), Error> {
+        if filled.bytes <= FREE_BYTES {
+            return Ok(());
+        }
+        let wanted = filled.bytes.div_ceil(UNIT_BYTES).min(self.units);
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let acquired = Arc::clone(&self.batches).acquire_many_owned(wanted);
+        let permit = timeout(self.body_timeout, acquired).await;
+        // The semaphore is never closed.
+        filled.room = permit.map_err(|_| self.late())?.ok();
+        Ok(())
+    }
+
+    fn late(&self) -> Error {
+        Error::Late {
             secs: self.body_timeout.as_secs(),
-        })?;
-        Ok(in_place(read))
+        }
     }
 }
 
@@ -189,6 +231,8 @@ fn in_place<T>(work: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
+    use trainyard_input::Batch;
+
     use super::*;
 
     #[tokio::test]
@@ -202,6 +246,31 @@ mod tests {
         drop(whole);
         let large = timeout(Duration::ZERO, intake.admit(1 << 20, 1)).await;
         assert!(large.is_ok(), "the first one has ended");
+    }
+
+    #[tokio::test]
+    async fn a_batch_has_room_until_it_is_answered_however_small_its_body_is() {
+        let intake = Intake::new(HttpLimits::default());
+        let parse = |body: usize, bytes: usize| {
+            let read = move || {
+                Ok(Filled {
+                    batch: Batch::default(),
+                    made_bytes: 0,
+                    bytes,
+                    room: None,
+                })
+            };
+            timeout(Duration::ZERO, intake.parse(body, read))
+        };
+        for body in [100, 10_000, 1 << 20] {
+            let whole = parse(body, 2 << 30).await.expect("room").expect("parsed");
+            let small = parse(body, FREE_BYTES).await;
+            assert!(small.is_ok(), "a small one enters");
+            assert!(parse(body, 1 << 20).await.is_err(), "a large one waits");
+            drop(whole);
+            let next = parse(body, 1 << 20).await;
+            assert!(next.is_ok(), "the first one is answered");
+        }
     }
 
     #[tokio::test]

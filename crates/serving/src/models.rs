@@ -39,7 +39,12 @@ impl Version {
         intake: &Intake,
     ) -> Result<(Predictions, AnswerRoom), Error> {
         let row_bytes = self.signature.row_bytes;
-        let Filled { batch, made_bytes } = filled;
+        let Filled {
+            batch,
+            made_bytes,
+            room: _of_batch,
+            ..
+        } = filled;
         let room = intake.admit_answer(batch.rows, row_bytes).await?;
         Ok((self.queue.predict(batch, made_bytes).await?, room))
     }

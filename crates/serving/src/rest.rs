@@ -145,12 +145,12 @@ async fn answer_method(
     let bounds = intake.bounds;
     let examples = async |method| {
         let read = || read_examples(body, columns, bounds, method);
-        intake.parse(body.len(), read).await?
+        intake.parse(body.len(), read).await
     };
     let (rows, text, room) = match method {
         "predict" => {
             let read = || PredictRequest::read(body, columns, bounds);
-            let request = intake.parse(body.len(), read).await??;
+            let request = intake.parse(body.len(), read).await?;
             let rows = request.filled.batch.rows;
             let (predictions, room) = version.predict(request.filled, intake).await?;
             let outputs = &version.signature.outputs;

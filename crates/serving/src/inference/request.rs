@@ -7,6 +7,7 @@ use trainyard_input::NamedColumns;
 use super::check_parameter;
 use crate::Error;
 use crate::filling::{Filled, RequestBounds};
+use crate::intake::Parsed;
 use crate::json::{Fault, Reader};
 use crate::keys::{KnownKeys, ParameterNames};
 use crate::signature::Signature;
@@ -27,6 +28,12 @@ pub(crate) struct InferRequest {
     pub(crate) filled: Filled,
     /// Outputs to return: place in the signature, and whether as bytes.
     pub(crate) wanted: Vec<WantedOutput>,
+}
+
+impl Parsed for InferRequest {
+    fn filled(&mut self) -> &mut Filled {
+        &mut self.filled
+    }
 }
 
 /// An output to return.

@@ -76,7 +76,7 @@ impl Service {
         let version = self.version(&request.model_name, &request.model_version)?;
         version.queue.check_room()?;
         let read = || read_inputs(&request, &version.columns, self.intake.bounds);
-        let filled = self.intake.parse(request.encoded_len(), read).await??;
+        let filled = self.intake.parse(request.encoded_len(), read).await?;
         let rows = filled.batch.rows;
         let outputs = request.outputs.iter();
         let outputs = outputs.map(|output| version.signature.output_place(&output.name));

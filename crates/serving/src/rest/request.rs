@@ -6,6 +6,7 @@ use trainyard_input::NamedColumns;
 
 use crate::Error;
 use crate::filling::{Filled, Filling, RequestBounds};
+use crate::intake::Parsed;
 use crate::json::{Fault, Kind, Reader};
 use crate::keys::KnownKeys;
 use crate::rest::cells::{append, missing, read_cell, unknown};
@@ -32,6 +33,12 @@ const BODY: &str = "the body";
 pub(crate) struct PredictRequest {
     pub(crate) filled: Filled,
     pub(crate) layout: Layout,
+}
+
+impl Parsed for PredictRequest {
+    fn filled(&mut self) -> &mut Filled {
+        &mut self.filled
+    }
 }
 
 /// Returns the body as text.

@@ -94,7 +94,7 @@ impl Service {
         version.queue.check_room()?;
         let outputs = wanted_outputs(&version, &request.output_filter)?;
         let read = || self.read_columns(&version, &request.inputs);
-        let filled = self.intake.parse(request.encoded_len(), read).await??;
+        let filled = self.intake.parse(request.encoded_len(), read).await?;
         let count = filled.batch.rows;
         let (rows, room) = version.predict(filled, &self.intake).await?;
         let outputs = outputs.into_iter().map(|place| {
@@ -141,7 +141,7 @@ impl Service {
         version.queue.check_room()?;
         let bytes = input.map_or(0, Input::encoded_len);
         let read = || read_input(input, &version.columns, self.intake.bounds);
-        let filled = self.intake.parse(bytes, read).await??;
+        let filled = self.intake.parse(bytes, read).await?;
         let (rows, room) = version.predict(filled, &self.intake).await?;
         Ok(Answered {
             began,
