@@ -348,9 +348,15 @@ fn header_length(headers: &HeaderMap) -> Result<Option<usize>, Error> {
         .and_then(|text| text.trim().parse().ok());
     parsed.map(Some).ok_or_else(|| {
         Error::Request(format!(
-            "the header Inference-Header-Content-Length must be a whole number, given {value:?}"
+            "the header Inference-Header-Content-Length must be a whole number, given `{}`",
+            shown_value(value)
         ))
     })
+}
+
+/// Returns the value of a header for a message.
+fn shown_value(value: &HeaderValue) -> String {
+    crate::text::shown(&String::from_utf8_lossy(value.as_bytes()))
 }
 
 async fn read_body(
@@ -367,7 +373,8 @@ async fn read_body(
     }
     if let Some(encoding) = headers.get(http::header::CONTENT_ENCODING) {
         return Err(Error::Request(format!(
-            "a body must not be compressed, given the encoding {encoding:?}"
+            "a body must not be compressed, given the encoding `{}`",
+            shown_value(encoding)
         )));
     }
     let expected = said.map_or(most, |said| said as usize);
