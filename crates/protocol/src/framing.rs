@@ -472,7 +472,10 @@ mod tests {
             pieces.extend((0..100).map(|_| Bytes::from(vec![8; 1000])));
             let taken = std::sync::Arc::default();
             let body = Counted(pieces, std::sync::Arc::clone(&taken));
-            let admit = |bytes| std::future::ready(assert_eq!(bytes, 1));
+            let admit = |bytes| {
+                assert_eq!(bytes, 1);
+                std::future::ready(())
+            };
             let body = tonic::body::Body::new(body);
             let read = read_admitted::<v1::StepReply, _, _>(body, 1 << 20, admit).await;
             let refused = read.expect_err("too long");
