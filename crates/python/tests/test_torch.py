@@ -383,6 +383,33 @@ def test_a_constant_that_a_step_changes_is_refused_with_a_remedy(change: Callabl
         adapter.train(batches.clicks([0.0, 0.0]), drawn(SIZES), np.zeros(2, dtype=np.float32), None)
 
 
+class Annealed(two_tower.Net):
+    """A module that changes numbers: one of its output, one of its own use and one that counts."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        self.heat = 2.0
+        self.fixed = 0.5
+        self.batches = 0
+
+    def forward(self, batch: ty.Batch) -> torch.Tensor:
+        if self.training:
+            self.heat *= 0.5
+            self.batches += 1
+        return super().forward(batch) / self.heat
+
+
+def test_a_number_that_a_step_changes_is_told_once_with_both_values() -> None:
+    loss = torch.nn.BCEWithLogitsLoss(reduction="none")
+    adapter = Adapter(Annealed, loss, json.dumps(SETTINGS))
+    adapter.parameters(({"price": (0, 1)}, []), 1)
+    with pytest.warns(UserWarning) as told:
+        for _ in range(2):
+            adapter.train(batches.clicks([0.0, 0.0]), drawn(SIZES), np.zeros(2, dtype=np.float32), None)
+    found = [str(each.message) for each in told if "the number" in str(each.message)]
+    assert len(found) == 1 and "`heat` from 2.0 to 1.0" in found[0], found
+
+
 def test_batch_norm_trains_on_a_cluster_and_predicts_with_its_statistics(job: Path) -> None:
     program = job.parent / "normed.py"
     program.write_text(

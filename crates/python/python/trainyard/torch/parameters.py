@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,13 @@ class Parameters:
         self._constants = [
             _Constant.of(module, name) for name, value in constants(module) if isinstance(value, torch.Tensor)
         ]
+        self._numbers = [
+            _Number(f"{path}.{name}" if path else name, each, name, value)
+            for path, each in module.named_modules()
+            if not type(each).__module__.startswith("torch.")
+            for name, value in vars(each).items()
+            if type(value) is float
+        ]
         _check_normalizations(module)
         self.described = [
             Parameter(
@@ -67,10 +75,11 @@ class Parameters:
     def gradients(self) -> list[Array]:
         """Returns the gradients, in the memory that PyTorch wrote them to; 0 if the loss does not depend on one.
 
-        Raises ValueError if the step has changed a constant.
+        Raises ValueError if the step has changed a constant, and warns of a number.
         """
         for constant in self._constants:
             constant.check()
+        self._numbers = [number for number in self._numbers if not number.has_changed()]
         gradients = [exported(parameter.grad, parameter) for parameter in self._parameters]
         return gradients + [average.fall() for average in self._moving]
 
@@ -176,6 +185,29 @@ class _Constant:
                 f"the step has changed the {kind} `{self.name}`, and the change would stay in this process: {remedy}, or "
                 "compute the value in forward()"
             )
+
+
+@dataclass
+class _Number:
+    """A number of a module, which a step may change for its own use, as a figure that it shows."""
+
+    name: str
+    owner: torch.nn.Module
+    attribute: str
+    value: float
+
+    def has_changed(self) -> bool:
+        """Returns whether a step has changed the number, and warns of it then."""
+        found = getattr(self.owner, self.attribute, None)
+        if found == self.value or self.value != self.value:
+            return False
+        warnings.warn(
+            f"the step has changed the number `{self.name}` from {self.value} to {found}, and the change stays in this process: where the "
+            "output of the model depends on it, evaluations, predictions and other tasks compute another one. Compute it in forward(), or "
+            "register a buffer that is a moving average",
+            stacklevel=2,
+        )
+        return True
 
 
 def exported(gradient: torch.Tensor | None, like: torch.Tensor) -> Array:
