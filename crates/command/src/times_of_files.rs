@@ -1,7 +1,7 @@
 //! Times and durations of Parquet that a job takes for plain numbers or names: a file of another unit than that of the training files has
 //! other numbers for the same times.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use trainyard_checkpoint::{Checkpoint, list};
@@ -107,24 +107,30 @@ pub(crate) fn compare_times_of_training(
     job: &Job,
     files_max: usize,
 ) -> Result<Vec<Diagnostic>, Diagnostic> {
-    let columns = taken_plainly(job, Labels::Read);
+    if job.input.format != Format::Parquet {
+        return Ok(Vec::new());
+    }
     // Files that are not there, or cannot be read, are an error of their reader.
     let Ok(input) = input_options(job, Part::Train, Shard::WHOLE, None) else {
         return Ok(Vec::new());
     };
-    trainyard_input::compare_times(&input, |column| columns.contains(column), files_max)?;
+    let columns = taken_plainly(job, Labels::Read);
+    if !columns.is_empty() {
+        trainyard_input::compare_times(&input, |column| columns.contains(column), files_max)?;
+    }
     Ok(misread_as_times(job, &input, files_max))
 }
 
 /// Returns warnings of columns of the first files whose values have not the part that `time` of a feature takes of them.
 fn misread_as_times(job: &Job, input: &Options, files_max: usize) -> Vec<Diagnostic> {
-    let mut timed: BTreeMap<&str, Time> = BTreeMap::new();
+    // A column may have a feature for each part.
+    let mut timed: Vec<(&str, Time)> = Vec::new();
     for feature in &job.features {
         if let FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } =
             &feature.kind
             && let Some(time) = numbers.time
         {
-            timed.insert(&numbers.column, time);
+            timed.push((&numbers.column, time));
         }
     }
     if job.input.format != Format::Parquet || timed.is_empty() {
@@ -136,7 +142,7 @@ fn misread_as_times(job: &Job, input: &Options, files_max: usize) -> Vec<Diagnos
         let Ok(own) = TimeColumns::read(input, place) else {
             continue;
         };
-        timed.retain(|column, time| {
+        timed.retain(|(column, time)| {
             let clock = own.get(column).flatten();
             let told = clock.and_then(|clock| misread(column, file, *time, clock));
             let is_told = told.is_some();
@@ -152,7 +158,11 @@ fn misread(column: &str, file: &Path, time: Time, clock: Clock) -> Option<Diagno
     let (what, help) = match (time.part, clock) {
         (_, Clock::Duration(_)) => (
             format!(
-                "`time` takes their numbers for {} since 1970",
+                "time = \"{}\" takes their numbers for {} since 1970",
+                match time.part {
+                    TimePart::Hour => "hour",
+                    TimePart::Weekday => "weekday",
+                },
                 time.unit.name()
             ),
             "leave `time` out of the feature, or name a column of times",
@@ -362,6 +372,28 @@ mod tests {
                     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
                 }
             }
+        }
+    }
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn each_feature_of_a_column_that_takes_a_part_which_its_times_lack_is_told() {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../input/testdata/duration_s.parquet");
+        let feature = |part: &str| {
+            format!(
+                "[[feature]]\ncolumn = \"d\"\nname = \"{part}\"\nkind = \"numeric\"\ntime = \"{part}\"\n"
+            )
+        };
+        for parts in [["hour", "weekday"], ["weekday", "hour"]] {
+            let text = format!(
+                "model_dir = \"m\"\n[input]\nformat = \"parquet\"\nlabel = {{ column = \"y\" }}\ntrain = {{ files = [{file:?}], epochs = 1 }}\n{}[model]\nkind = \"linear_regressor\"\n",
+                parts.map(feature).concat()
+            );
+            let job = Job::parse(Path::new("job.toml"), &text, &[]).expect("a job");
+            let told = compare_times_of_training(&job, usize::MAX).expect("one file");
+            let messages: BTreeSet<&String> = told.iter().map(|told| &told.message).collect();
+            assert_eq!(messages.len(), 2, "{told:?}");
         }
     }
 

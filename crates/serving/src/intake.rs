@@ -123,8 +123,7 @@ impl Intake {
     /// and wait for another would wait for each other. A body that exceeds the whole budget takes all of it.
     pub(crate) async fn admit(&self, bytes: usize, weight: usize) -> Room {
         let counted = bytes.saturating_sub(FREE_BYTES).saturating_mul(weight);
-        let wanted = counted.div_ceil(UNIT_BYTES).min(self.units);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let wanted = self.units_of(counted);
         // The semaphore is never closed.
         Arc::clone(&self.bodies)
             .acquire_many_owned(wanted)
@@ -150,9 +149,7 @@ impl Intake {
         if bytes <= FREE_BYTES {
             return Ok(AnswerRoom::default());
         }
-        let wanted = bytes.div_ceil(UNIT_BYTES).min(self.units);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let acquired = Arc::clone(&self.answers).acquire_many_owned(wanted);
+        let acquired = Arc::clone(&self.answers).acquire_many_owned(self.units_of(bytes));
         match timeout(self.body_timeout, acquired).await {
             Ok(permit) => Ok(AnswerRoom(permit.ok().map(Arc::new))),
             Err(_) => Err(self.late()),
@@ -189,13 +186,18 @@ impl Intake {
         if filled.bytes <= FREE_BYTES {
             return Ok(());
         }
-        let wanted = filled.bytes.div_ceil(UNIT_BYTES).min(self.units);
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let wanted = self.units_of(filled.bytes);
         let acquired = Arc::clone(&self.batches).acquire_many_owned(wanted);
         let permit = timeout(self.body_timeout, acquired).await;
         // The semaphore is never closed.
         filled.room = permit.map_err(|_| self.late())?.ok();
         Ok(())
+    }
+
+    /// Returns the permits for so many bytes. What exceeds a whole budget takes all of it.
+    fn units_of(&self, bytes: usize) -> u32 {
+        let wanted = bytes.div_ceil(UNIT_BYTES).min(self.units);
+        u32::try_from(wanted).unwrap_or(u32::MAX)
     }
 
     fn late(&self) -> Error {

@@ -170,9 +170,10 @@ impl FeaturePlan {
         if is_categorical(column) || is_name || is_merged {
             let separator = separator(column);
             let values = parts(column, separator);
-            let names_records = match separator {
+            let ids = separator.map(|separator| Ids::of(column, separator));
+            let names_records = match &ids {
                 Some(_) if column.list => false,
-                Some(separator) => Ids::of(column, separator).name_records(found.rows),
+                Some(ids) => ids.name_records(found.rows),
                 None => names_records(column, found.rows),
             };
             if names_records {
@@ -182,10 +183,7 @@ impl FeaturePlan {
                     column.present
                 ));
             }
-            let distinct = match separator {
-                Some(separator) => Ids::of(column, separator).distinct,
-                None => column.distinct(),
-            };
+            let distinct = ids.map_or_else(|| column.distinct(), |ids| ids.distinct);
             let merged = if is_merged {
                 ", whole numbers that are the same in the 32 bits of a numeric feature"
             } else {
