@@ -619,8 +619,8 @@ fn a_checkpoint_that_has_found_no_room_is_written_soon_after_there_is_some() {
     let arguments = saving_often(&job, &model_dir, &["--set", "input.train.epochs=1000000"]);
     let mut training = Program::start("trainyard", &arguments, &[]);
     training.wait_for("checkpoint saved step=50", LIMIT);
-    disk.fill("ballast", 0);
-    training.wait_for("E3006", LIMIT);
+    // A checkpoint that was being written meanwhile leaves room behind: its own, or that of an older one.
+    training.act_until("E3006", LIMIT, || disk.fill("ballast", 0));
     let said = training.said();
     std::fs::remove_file(disk.path().join("ballast")).expect("the ballast");
     // Other failures are retried after 30 s.

@@ -7,6 +7,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Longest time between two acts of [`Program::act_until`].
+const ACT_INTERVAL: Duration = Duration::from_millis(100);
+
 /// A running program. Killed when it is dropped.
 #[derive(Debug)]
 pub struct Program {
@@ -175,6 +178,26 @@ impl Program {
     pub fn wait_for_next(&mut self, text: &str, limit: Duration) -> String {
         let said = self.said();
         self.wait_for_after(said, text, limit)
+    }
+
+    /// Does `act` again and again until a line holds `text`: for what a program undoes between two lines, as one does that
+    /// frees room on a disk which is kept full.
+    ///
+    /// # Panics
+    /// No such line came in time.
+    pub fn act_until(&mut self, text: &str, limit: Duration, mut act: impl FnMut()) {
+        let until = Instant::now() + limit;
+        while !self.has_said(text) {
+            let seen = &self.seen;
+            assert!(
+                Instant::now() < until,
+                "{} did not say `{text}` within {limit:?}:\n{}",
+                self.name,
+                seen.join("\n")
+            );
+            act();
+            self.seen.extend(self.lines.recv_timeout(ACT_INTERVAL));
+        }
     }
 
     /// Waits until it says where its admin port listens, and returns `host:port`.

@@ -86,6 +86,12 @@ pub fn list(model_dir: &Path) -> Result<Vec<Found>, Error> {
     Ok(found)
 }
 
+/// Returns the checkpoint of a step among those that [`list`] has found. A model directory in a bucket may have one of each
+/// term: that of the latest term counts.
+pub fn of_step(found: &[Found], step: u64) -> Option<&Found> {
+    found.iter().rfind(|found| found.step == step)
+}
+
 fn list_in(bucket: &Bucket) -> Result<Vec<Found>, Error> {
     let mut found = Vec::new();
     for (name, begun) in attempts(bucket)? {
@@ -153,4 +159,24 @@ pub fn claim_epoch(model_dir: &Path) -> Result<u64, Error> {
 /// As [`claim_epoch`].
 pub fn claim_epoch_as(model_dir: &Path, leader: Leader) -> Result<u64, Error> {
     claim_above(model_dir, Some(leader), newest_epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_checkpoints_of_a_step_that_of_the_latest_term_counts() {
+        let found = |epoch, step| Found {
+            step,
+            epoch,
+            path: PathBuf::from(format!("{PREFIX}{step}.{epoch}")),
+        };
+        let all = [found(1, 100), found(1, 200), found(2, 100), found(2, 150)];
+        let chosen = |step| of_step(&all, step).map(|found| found.epoch);
+        assert_eq!(
+            [chosen(100), chosen(150), chosen(200), chosen(300)],
+            [Some(2), Some(2), Some(1), None]
+        );
+    }
 }

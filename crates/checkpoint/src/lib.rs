@@ -27,7 +27,7 @@ mod warm_start;
 mod writer;
 
 pub use bases::Bases;
-pub use committed::{Found, claim_epoch, claim_epoch_as, is_committed, list};
+pub use committed::{Found, claim_epoch, claim_epoch_as, is_committed, list, of_step};
 pub use error::Error;
 pub use file_purpose::FilePurpose;
 pub use folder_name::{InvalidName, begun_folder, committed_folder, folder_name};

@@ -241,7 +241,8 @@ fn remove(model_dir: &Path, found: &Found) -> Result<(), Error> {
 /// A folder cannot be read or removed.
 pub fn remove_after(model_dir: &Path, step: u64) -> Result<Option<Vec<u64>>, Error> {
     let found = list(model_dir)?;
-    let Some(place) = found.iter().position(|found| found.step == step) else {
+    // Of two terms that have one, the latest term's stays the latest checkpoint.
+    let Some(place) = found.iter().rposition(|found| found.step == step) else {
         return Ok(None);
     };
     if open_unless_damaged(&found[place].path)?.is_none() {

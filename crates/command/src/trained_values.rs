@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trainyard_checkpoint::{Checkpoint, Origin, latest_good, list};
+use trainyard_checkpoint::{Checkpoint, Origin, latest_good, list, of_step};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_run_config::{Agreement, Job};
 
@@ -29,11 +29,9 @@ pub(crate) fn find(job: &Job, step: Option<u64>) -> Result<Checkpoint, Diagnosti
         None => latest_good(&job.model_dir, &mut log_warning)?
             .ok_or_else(|| none(format!("no checkpoint in {folder}")))?,
         Some(step) => {
-            let found = list(&job.model_dir)?
-                .into_iter()
-                .find(|found| found.step == step);
-            let found =
-                found.ok_or_else(|| none(format!("no checkpoint of step {step} in {folder}")))?;
+            let all = list(&job.model_dir)?;
+            let found = of_step(&all, step)
+                .ok_or_else(|| none(format!("no checkpoint of step {step} in {folder}")))?;
             let checkpoint = Checkpoint::open(&found.path)?;
             checkpoint.verify()?;
             checkpoint

@@ -296,7 +296,7 @@ impl Canned {
             tower.backward(ends, values, hooked, tower_work);
         }
         if let Some(cross) = &deep.cross {
-            cross.backward(values, input_delta, hooked.gradients, cross_work);
+            cross.backward(input, values, input_delta, hooked.gradients, cross_work);
         }
         if let Some(factorization) = &deep.factorization {
             factorization.backward(input, delta, input_delta);

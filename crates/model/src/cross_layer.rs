@@ -2,8 +2,8 @@
 //! equations 1 and 2; `tfrs.layers.dcn.Cross`, whose `projection_dim` is the rank).
 
 use trainyard_tensor::{
-    add_bias, add_column_sums, join, multiply_first_transposed, multiply_second_transposed,
-    multiply_second_transposed_columns,
+    add_column_sums, add_second_transposed, for_rows_of, join, multiply_first_transposed,
+    multiply_second_transposed_columns, vectorize,
 };
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
@@ -29,15 +29,17 @@ pub(crate) struct CrossLayers {
     rank: usize,
 }
 
-/// `xₗ`, `xₗ U` and `xₗ W + b` of each layer.
+/// Fewest rows for which another thread is used.
+const PART_ROWS_MIN: usize = 64;
+
+/// `xₗ₊₁`, `xₗ U` and `xₗ W + b` of each layer.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    inputs: Vec<Vec<f32>>,
+    outputs: Vec<Vec<f32>>,
     projected: Vec<Vec<f32>>,
     products: Vec<Vec<f32>>,
     inner: Vec<f32>,
     of_projected: Vec<f32>,
-    through: Vec<f32>,
     of_first: Vec<f32>,
     transposed: Vec<f32>,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Returns the output of the last layer.
     pub(crate) fn output(&self) -> &[f32] {
-        self.inputs.last().map_or(&[], Vec::as_slice)
+        self.outputs.last().map_or(&[], Vec::as_slice)
     }
 }
 
@@ -105,20 +107,19 @@ impl CrossLayers {
         work: &mut Workspace,
     ) {
         let rows = self.rows(first);
-        work.inputs.resize_with(self.layers.len() + 1, Vec::new);
+        let width = self.width;
+        work.outputs.resize_with(self.layers.len(), Vec::new);
         work.products.resize_with(self.layers.len(), Vec::new);
         work.projected.resize_with(self.layers.len(), Vec::new);
-        work.inputs[0].clear();
-        work.inputs[0].extend_from_slice(first);
         for (index, layer) in self.layers.iter().enumerate() {
-            let (below, above) = work.inputs.split_at_mut(index + 1);
-            let input = &below[index];
+            let (below, above) = work.outputs.split_at_mut(index);
+            let input = below.last().map_or(first, Vec::as_slice);
             let output = &mut above[0];
             let projected = match layer.projection {
                 Some(projection) => {
                     let projected = &mut work.projected[index];
                     projected.resize(rows * self.rank, 0.0);
-                    let sizes = [rows, self.width, self.rank];
+                    let sizes = [rows, width, self.rank];
                     multiply(input, &values[projection], projected, sizes);
                     &*projected
                 }
@@ -126,17 +127,19 @@ impl CrossLayers {
             };
             let product = &mut work.products[index];
             product.resize(input.len(), 0.0);
-            let sizes = [rows, self.rank, self.width];
+            let sizes = [rows, self.rank, width];
             multiply(projected, &values[layer.kernel], product, sizes);
-            add_bias(product, &values[layer.bias]);
-            output.clear();
-            output.extend(
-                first
-                    .iter()
-                    .zip(product.iter())
-                    .zip(input)
-                    .map(|((x0, u), x)| x0 * u + x),
-            );
+            output.resize(input.len(), 0.0);
+            let bias = &values[layer.bias];
+            let finish = |row: usize, [product, output]: [&mut [f32]; 2]| {
+                let first = &first[row * width..][..product.len()];
+                let input = &input[row * width..][..product.len()];
+                vectorize(
+                    #[inline(always)]
+                    || finish(bias, [first, input], product, output),
+                );
+            };
+            for_rows_of([product, output], width, PART_ROWS_MIN, &finish);
         }
     }
 
@@ -144,44 +147,47 @@ impl CrossLayers {
     /// variables.
     pub(crate) fn backward(
         &self,
+        first: &[f32],
         values: &Values,
         delta: &mut [f32],
         gradients: &mut Gradients,
         work: &mut Workspace,
     ) {
         let Workspace {
-            inputs,
+            outputs,
             projected,
             products,
             inner,
             of_projected,
-            through,
             of_first,
             transposed,
         } = work;
-        let first = &inputs[0];
         let rows = self.rows(delta);
         let (width, rank) = (self.width, self.rank);
+        inner.resize(delta.len(), 0.0);
         of_first.clear();
         of_first.resize(delta.len(), 0.0);
         for (index, layer) in self.layers.iter().enumerate().rev() {
-            inner.clear();
-            inner.extend(delta.iter().zip(first).map(|(delta, x0)| delta * x0));
-            for ((of_first, delta), u) in
-                of_first.iter_mut().zip(delta.iter()).zip(&products[index])
-            {
-                *of_first += delta * u;
-            }
-            through.resize(delta.len(), 0.0);
+            let product = &products[index];
+            let begin = |row: usize, [delta, inner, of_first]: [&mut [f32]; 3]| {
+                let first = &first[row * width..][..delta.len()];
+                let product = &product[row * width..][..delta.len()];
+                vectorize(
+                    #[inline(always)]
+                    || begin(index == 0, [first, product], delta, [inner, of_first]),
+                );
+            };
+            let matrices = [&mut *delta, inner.as_mut_slice(), of_first.as_mut_slice()];
+            for_rows_of(matrices, width, PART_ROWS_MIN, &begin);
+            let input = match index {
+                0 => first,
+                _ => &outputs[index - 1],
+            };
             let mut of_kernel = std::mem::take(&mut gradients[layer.kernel]);
             let of_bias = &mut gradients[layer.bias];
-            // What the kernel multiplies, and where the gradient through it goes.
-            let (multiplied, behind) = match layer.projection {
-                Some(_) => {
-                    of_projected.resize(rows * rank, 0.0);
-                    (&projected[index], &mut *of_projected)
-                }
-                None => (&inputs[index], &mut *through),
+            let multiplied = match layer.projection {
+                Some(_) => &projected[index],
+                None => input,
             };
             join(
                 || {
@@ -190,33 +196,72 @@ impl CrossLayers {
                     add_column_sums(inner, of_bias);
                 },
                 || {
+                    let kernel = &values[layer.kernel];
                     let sizes = [rows, width, rank];
-                    multiply_second_transposed_columns(
-                        inner,
-                        &values[layer.kernel],
-                        behind,
-                        sizes,
-                        0..rank,
-                        transposed,
-                    );
+                    if layer.projection.is_some() {
+                        of_projected.resize(rows * rank, 0.0);
+                        multiply_second_transposed_columns(
+                            inner,
+                            kernel,
+                            of_projected,
+                            sizes,
+                            0..rank,
+                            transposed,
+                        );
+                    } else {
+                        add_second_transposed(inner, kernel, delta, sizes, transposed);
+                    }
                 },
             );
             gradients[layer.kernel] = of_kernel;
             if let Some(projection) = layer.projection {
                 let sizes = [width, rows, rank];
                 let of_projection = &mut gradients[projection];
-                multiply_first_transposed(&inputs[index], of_projected, of_projection, sizes);
+                multiply_first_transposed(input, of_projected, of_projection, sizes);
                 let sizes = [rows, rank, width];
-                multiply_second_transposed(of_projected, &values[projection], through, sizes);
+                let kernel = &values[projection];
+                add_second_transposed(of_projected, kernel, delta, sizes, transposed);
             }
-            delta
-                .iter_mut()
-                .zip(through.iter())
-                .for_each(|(delta, through)| *delta += through);
         }
-        delta
-            .iter_mut()
-            .zip(of_first.iter())
-            .for_each(|(delta, first)| *delta += first);
+    }
+}
+
+/// Adds the bias to the product of some rows, and computes their output.
+#[inline(always)]
+fn finish(bias: &[f32], [first, input]: [&[f32]; 2], product: &mut [f32], output: &mut [f32]) {
+    let width = bias.len();
+    let read = first.chunks_exact(width).zip(input.chunks_exact(width));
+    let written = product
+        .chunks_exact_mut(width)
+        .zip(output.chunks_exact_mut(width));
+    for ((first, input), (product, output)) in read.zip(written) {
+        let read = first.iter().zip(input).zip(bias);
+        let written = product.iter_mut().zip(output);
+        for (((first, input), bias), (product, output)) in read.zip(written) {
+            *product += bias;
+            *output = first * *product + input;
+        }
+    }
+}
+
+/// Computes what of the gradient of some rows goes through the kernel, in `inner`, and adds up what goes to `x₀`: in
+/// `of_first`, and in the end in `delta`, as `x₀` is the input of the `last` layer that is passed.
+#[inline(always)]
+fn begin(
+    last: bool,
+    [first, product]: [&[f32]; 2],
+    delta: &mut [f32],
+    [inner, of_first]: [&mut [f32]; 2],
+) {
+    let read = first.iter().zip(product);
+    let written = delta.iter_mut().zip(inner).zip(of_first);
+    for ((first, product), ((delta, inner), of_first)) in read.zip(written) {
+        *inner = *delta * first;
+        let sum = *of_first + *delta * product;
+        if last {
+            *delta += sum;
+        } else {
+            *of_first = sum;
+        }
     }
 }

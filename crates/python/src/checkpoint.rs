@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyException, PyMemoryError, PyValueError};
 use pyo3::{Bound, PyErr, PyResult, Python, create_exception, pyclass, pyfunction, pymethods};
-use trainyard_checkpoint::{Error, Found, is_committed, list};
+use trainyard_checkpoint::{Error, Found, is_committed, list, of_step};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_feature_column::fingerprint64;
 use trainyard_variable::{InitialRows, VariableSpec};
@@ -264,7 +264,7 @@ fn open(
     loop {
         let found = list(model_dir)?;
         let chosen = match step {
-            Some(step) => found.iter().rfind(|found| found.step == step),
+            Some(step) => of_step(&found, step),
             // The manifest of a checkpoint of term 0 is damaged. It may be the newest one.
             None => found.iter().find(|found| found.epoch == 0).or(found.last()),
         };

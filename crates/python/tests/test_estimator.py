@@ -63,6 +63,12 @@ def test_train_and_evaluate_returns_the_last_metrics_and_exports_the_best(iris: 
     assert list(Path("model/export/best_exporter").glob("*/saved_model.pb"))
 
 
+def test_a_run_config_sets_a_timeout_only_where_it_has_one() -> None:
+    assert tf_estimator.RunConfig().session_creation_timeout_secs == 7200, "TensorFlow's default"
+    assert tf_estimator.RunConfig().keys()["session_creation_timeout_secs"] is None
+    assert tf_estimator.RunConfig(session_creation_timeout_secs=60).keys()["session_creation_timeout_secs"] == 60
+
+
 def test_batches_in_memory_are_an_input(folder: Path) -> None:
     draw = np.random.default_rng(1)
 

@@ -14,7 +14,7 @@ use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 use trainyard_checkpoint::{
-    Checkpoint, Found, Manifest, Origin, is_committed, list, pin, published_cuts,
+    Checkpoint, Found, Manifest, Origin, is_committed, list, of_step, pin, published_cuts,
 };
 use trainyard_daemon::CancellationToken;
 use trainyard_diagnostic::{Code, Diagnostic};
@@ -399,12 +399,20 @@ fn labelled(
     let Some(known) = following.job.known() else {
         return Vec::new();
     };
-    let found = list(&known.job.model_dir).unwrap_or_default();
+    let found = match list(&known.job.model_dir) {
+        Ok(found) => found,
+        Err(error) => {
+            let problem =
+                Diagnostic::from(error).note("the versions that have labels are not loaded");
+            warn!(model = %config.name, "{}", problem.log_line());
+            return Vec::new();
+        }
+    };
     let mut job_of = |manifest: &Manifest| following.job.of_values(manifest, config, build);
     let steps: BTreeSet<u64> = config.labels.values().copied().collect();
     let mut all = Vec::new();
     for step in steps.range(..newest.step) {
-        let loaded = match found.iter().find(|found| found.step == *step) {
+        let loaded = match of_step(&found, *step) {
             Some(found) => load(found, &mut job_of),
             None => Err(Diagnostic::error(
                 Code::E3004,

@@ -9,9 +9,10 @@ use ndarray::{Array2, ArrayView2, ArrayViewMut2};
 use trainyard_tensor::{matmul, multiply_second_transposed_columns};
 
 /// Rows, inputs, outputs of a dense layer.
-const LAYERS: [[usize; 3]; 6] = [
+const LAYERS: [[usize; 3]; 7] = [
     [128, 429, 256],
     [128, 256, 128],
+    [512, 429, 429],
     [512, 429, 256],
     [512, 256, 128],
     [128, 128, 1],

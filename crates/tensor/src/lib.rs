@@ -17,10 +17,11 @@ pub use embedding::{VectorColumns, gather, scatter_add};
 pub use encoding::Encoding;
 pub use indexed_slices::IndexedSlices;
 pub use matrix::{
-    add_bias, add_bias_relu, add_column_sums, add_first_transposed, multiply,
-    multiply_first_transposed, multiply_second_transposed, multiply_second_transposed_columns,
+    add_bias, add_bias_relu, add_column_sums, add_first_transposed, add_second_transposed,
+    multiply, multiply_first_transposed, multiply_second_transposed,
+    multiply_second_transposed_columns,
 };
-pub use parallel::{for_rows, join, threads};
+pub use parallel::{for_rows, for_rows_of, join, threads};
 pub use product::matmul;
 pub use row_product::multiply_rows;
 pub use vectorize::vectorize;

@@ -97,6 +97,29 @@ pub fn multiply_second_transposed_columns(
     );
 }
 
+/// Adds `a[m,k] b[n,k]ᵀ` to `out[m,n]`: the gradient of a layer's input that is also passed on past the layer. Turns `b` in
+/// `room`, as [`multiply_second_transposed_columns`] does.
+///
+/// # Panics
+/// A buffer is not as long as its dimensions say.
+pub fn add_second_transposed(
+    a: &[f32],
+    b: &[f32],
+    out: &mut [f32],
+    [m, k, n]: [usize; 3],
+    room: &mut Vec<f32>,
+) {
+    room.resize(n * k, 0.0);
+    transpose(b, room, n, k);
+    matmul(
+        1.0,
+        view(a, m, k),
+        view(room, k, n),
+        1.0,
+        view_mut(out, m, n),
+    );
+}
+
 /// Writes the transpose of `matrix`, which has so many rows and columns, into `out`.
 fn transpose(matrix: &[f32], out: &mut [f32], rows: usize, columns: usize) {
     Arch::new().dispatch(
@@ -184,6 +207,8 @@ mod tests {
         out = [9.0; 4];
         multiply_second_transposed_columns(&a, &b, &mut out, [2, 3, 2], 1..2, &mut room);
         assert_eq!(out, [9.0, 6.0, 9.0, 16.5]);
+        add_second_transposed(&a, &b, &mut out, [2, 3, 2], &mut room);
+        assert_eq!(out, [7.0, 12.0, 7.0, 33.0]);
     }
 
     #[test]

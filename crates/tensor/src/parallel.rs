@@ -37,32 +37,86 @@ pub fn for_rows(
     rows_min: usize,
     work: &(impl Fn(usize, &mut [f32]) + Sync),
 ) {
-    divide(matrix, width, rows_min, threads(), 0, work);
+    for_rows_of(
+        [matrix],
+        width,
+        rows_min,
+        &|first, [part]: [&mut [f32]; 1]| {
+            work(first, part);
+        },
+    );
 }
 
-fn divide(
-    matrix: &mut [f32],
+/// As [`for_rows`], for matrices of the same shape: `work` gets the same rows of each.
+///
+/// # Panics
+/// `width` is 0 and the matrices are not empty, or they are not of the same length.
+pub fn for_rows_of<const N: usize>(
+    matrices: [&mut [f32]; N],
+    width: usize,
+    rows_min: usize,
+    work: &(impl Fn(usize, [&mut [f32]; N]) + Sync),
+) {
+    let values = matrices.first().map_or(0, |matrix| matrix.len());
+    assert!(
+        matrices.iter().all(|matrix| matrix.len() == values),
+        "the matrices have the same shape"
+    );
+    let part = Part {
+        first: 0,
+        rows: values.checked_div(width).unwrap_or(0),
+        matrices,
+    };
+    assert!(width > 0 || values == 0, "a row has values");
+    divide(part, width, rows_min, threads(), work);
+}
+
+/// Rows of some matrices.
+struct Part<'a, const N: usize> {
+    first: usize,
+    rows: usize,
+    matrices: [&'a mut [f32]; N],
+}
+
+fn divide<const N: usize>(
+    part: Part<'_, N>,
     width: usize,
     rows_min: usize,
     parts: usize,
-    first: usize,
-    work: &(impl Fn(usize, &mut [f32]) + Sync),
+    work: &(impl Fn(usize, [&mut [f32]; N]) + Sync),
 ) {
-    let rows = if matrix.is_empty() {
-        0
-    } else {
-        matrix.len() / width
-    };
+    let Part {
+        first,
+        rows,
+        matrices,
+    } = part;
     if parts == 1 || rows < 2 * rows_min.max(1) {
-        work(first, matrix);
+        work(first, matrices);
         return;
     }
     let left = parts / 2;
     let cut = (rows * left / parts).clamp(rows_min, rows - rows_min);
-    let (one, other) = matrix.split_at_mut(cut * width);
+    let mut lower = std::array::from_fn(|_| <&mut [f32]>::default());
+    let mut index = 0;
+    let upper = matrices.map(|matrix| {
+        let (one, other) = matrix.split_at_mut(cut * width);
+        lower[index] = other;
+        index += 1;
+        one
+    });
+    let one = Part {
+        first,
+        rows: cut,
+        matrices: upper,
+    };
+    let other = Part {
+        first: first + cut,
+        rows: rows - cut,
+        matrices: lower,
+    };
     join(
-        || divide(one, width, rows_min, left, first, work),
-        || divide(other, width, rows_min, parts - left, first + cut, work),
+        || divide(one, width, rows_min, left, work),
+        || divide(other, width, rows_min, parts - left, work),
     );
 }
 
@@ -89,6 +143,18 @@ mod tests {
                 pool.install(|| for_rows(&mut matrix, 3, 2, &number));
                 let expected: Vec<f32> = (0..rows).flat_map(|row| [row as f32 + 1.0; 3]).collect();
                 assert_eq!(matrix, expected, "{count} threads, {rows} rows");
+
+                let mut doubled = vec![0.0; rows * 3];
+                let both = |first: usize, [part, doubled]: [&mut [f32]; 2]| {
+                    number(first, part);
+                    for (value, doubled) in part.iter().zip(doubled) {
+                        *doubled = 2.0 * value;
+                    }
+                };
+                let matrices = [matrix.as_mut_slice(), doubled.as_mut_slice()];
+                pool.install(|| for_rows_of(matrices, 3, 2, &both));
+                let twice: Vec<f32> = expected.iter().map(|value| 4.0 * value).collect();
+                assert_eq!(doubled, twice, "{count} threads, {rows} rows");
             }
         }
     }

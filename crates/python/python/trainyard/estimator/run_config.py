@@ -6,6 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+SESSION_CREATION_TIMEOUT_SECS = 7200
+"""How long TensorFlow waits for a session, unless it is told otherwise."""
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -25,7 +28,7 @@ class RunConfig:
     protocol: str | None = None
     eval_distribute: Any = None
     experimental_distribute: Any = None
-    session_creation_timeout_secs: int = 7200
+    session_creation_timeout_secs: int = SESSION_CREATION_TIMEOUT_SECS
 
     def __post_init__(self) -> None:
         if self.save_checkpoints_steps is not None and self.save_checkpoints_secs is not None:
@@ -42,6 +45,7 @@ class RunConfig:
 
     def keys(self) -> dict[str, Any]:
         """Returns the keys of `[run]`."""
+        is_default = self.session_creation_timeout_secs == SESSION_CREATION_TIMEOUT_SECS
         return {
             "seed": self.tf_random_seed,
             "save_summary_steps": self.save_summary_steps,
@@ -50,5 +54,6 @@ class RunConfig:
             "keep_checkpoint_max": self.keep_checkpoint_max,
             "keep_checkpoint_every_n_hours": self.keep_checkpoint_every_n_hours,
             "log_step_count_steps": self.log_step_count_steps,
-            "session_creation_timeout_secs": self.session_creation_timeout_secs,
+            # A job in one process waits for no session, and tells of a key that was given for nothing.
+            "session_creation_timeout_secs": None if is_default else self.session_creation_timeout_secs,
         }
