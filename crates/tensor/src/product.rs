@@ -49,7 +49,9 @@ fn divide(
     c: ArrayViewMut2<'_, f32>,
 ) {
     let (m, n) = c.dim();
-    if parts == 1 || m.max(n) < 2 * PART_MIN {
+    let splits_rows = splits_rows([m, n], a.strides()[1] == 1);
+    let length = if splits_rows { m } else { n };
+    if parts == 1 || length < 2 * PART_MIN {
         multiply(alpha, a, b, beta, c);
         return;
     }
@@ -60,7 +62,7 @@ fn divide(
             .next_multiple_of(PART_MIN / 2)
             .clamp(PART_MIN, length - PART_MIN)
     };
-    if m > n {
+    if splits_rows {
         let cut = cut(m);
         let (one, other) = a.split_at(Axis(0), cut);
         let (upper, lower) = c.split_at(Axis(0), cut);
@@ -76,6 +78,17 @@ fn divide(
             || divide(left, alpha, a, one, beta, left_half),
             || divide(parts - left, alpha, a, other, beta, right_half),
         );
+    }
+}
+
+/// Returns whether the rows of `c` are divided, rather than its columns. gemm packs all of `b` for each part of the rows, and
+/// `a` for each part of the columns, which takes the longest, unless the rows of `a` are contiguous: these it reads in place.
+fn splits_rows([m, n]: [usize; 2], is_contiguous: bool) -> bool {
+    let wanted = if is_contiguous { n } else { m };
+    if wanted < 2 * PART_MIN {
+        m > n
+    } else {
+        !is_contiguous
     }
 }
 
@@ -226,6 +239,7 @@ mod tests {
     fn any_number_of_threads_gives_the_same_bits() {
         for [m, k, n] in [
             [128, 429, 256],
+            [512, 429, 429],
             [429, 512, 256],
             [512, 256, 429],
             [1000, 1100, 97],
@@ -234,16 +248,17 @@ mod tests {
             let a = matrix(m, k);
             let b = matrix(k, n);
             let bt = matrix(n, k);
-            for b in [b.view(), bt.t()] {
+            let at = matrix(k, m);
+            for (a, b) in [(a.view(), b.view()), (a.view(), bt.t()), (at.t(), b.view())] {
                 let mut alone = Array2::zeros((m, n));
-                matmul(1.0, a.view(), b, 0.0, alone.view_mut());
+                matmul(1.0, a, b, 0.0, alone.view_mut());
                 for count in 2..6 {
                     let pool = rayon::ThreadPoolBuilder::new()
                         .num_threads(count)
                         .build()
                         .expect("threads start");
                     let mut c = Array2::zeros((m, n));
-                    pool.install(|| matmul(1.0, a.view(), b, 0.0, c.view_mut()));
+                    pool.install(|| matmul(1.0, a, b, 0.0, c.view_mut()));
                     assert!(c == alone, "{count} threads, {m} {k} {n}");
                 }
             }
