@@ -10,7 +10,7 @@ use trainyard_tensor::{VectorColumns, for_rows, gather, join, scatter_add, threa
 use trainyard_variable::{FROZEN, Gradients, Initializer, Reads, Values, VariableSpec};
 
 use crate::VariableScope;
-use crate::periodic::Periodic;
+use crate::periodic::{self, Periodic};
 use crate::regularizer::add_penalty;
 use crate::table::{self, access};
 
@@ -498,12 +498,13 @@ impl InputLayer {
                 continue;
             };
             let numbers = features.numbers.len().checked_div(features.rows);
-            let numbers = features.numbers.chunks_exact(numbers.unwrap_or(1).max(1));
-            for (delta, numbers) in delta.chunks_exact(self.width).zip(numbers) {
-                let numbers = &numbers[periodic.begin..][..periodic.numbers];
-                let delta = &delta[*begin..][..periodic.size()];
-                periodic.backward(numbers, values, delta, gradients);
-            }
+            let rows = periodic::Rows {
+                numbers: &features.numbers,
+                delta,
+                widths: [numbers.unwrap_or(1).max(1), self.width],
+                begins: [periodic.begin, *begin],
+            };
+            periodic.backward(rows, values, gradients);
         }
     }
 

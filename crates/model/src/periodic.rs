@@ -6,10 +6,13 @@
 use std::f32::consts::TAU;
 
 use trainyard_run_config::PeriodicConfig;
-use trainyard_tensor::relu;
+use trainyard_tensor::{join, relu, threads, vectorize};
 use trainyard_variable::{Access, Gradients, Initializer, Values, VariableSpec};
 
 use crate::VariableScope;
+
+/// Fewest phases for which another thread is used: some 50 µs of sines and cosines.
+const PART_PHASES_MIN: usize = 4096;
 
 /// The periodic embedding of the numbers of a feature.
 #[derive(Debug, Clone)]
@@ -34,6 +37,44 @@ pub(crate) struct NumberLayer {
     pub(crate) bias: usize,
     /// Outputs for each number.
     pub(crate) units: usize,
+}
+
+/// Rows of numbers, and the gradients of their embeddings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    /// Numbers, row-major; those of the feature are at the columns of [`Periodic::begin`].
+    pub(crate) numbers: &'a [f32],
+    /// Gradients, row-major.
+    pub(crate) delta: &'a [f32],
+    /// Values in a row of each.
+    pub(crate) widths: [usize; 2],
+    /// First column of each.
+    pub(crate) begins: [usize; 2],
+}
+
+impl<'a> Rows<'a> {
+    fn count(&self) -> usize {
+        self.delta.len().checked_div(self.widths[1]).unwrap_or(0)
+    }
+
+    /// Returns the numbers and the gradients of each row, from their first columns on.
+    fn each(self) -> impl Iterator<Item = (&'a [f32], &'a [f32])> {
+        let [of_numbers, of_delta] = self.widths;
+        let [number, delta] = self.begins;
+        let rows = self
+            .numbers
+            .chunks_exact(of_numbers)
+            .zip(self.delta.chunks_exact(of_delta));
+        rows.map(move |(numbers, gradients)| (&numbers[number..], &gradients[delta..]))
+    }
+}
+
+/// Where the gradients of a number go.
+struct OfNumber<'a> {
+    number: usize,
+    coefficients: &'a mut [f32],
+    /// Kernel and bias.
+    layer: Option<(&'a mut [f32], &'a mut [f32])>,
 }
 
 impl Periodic {
@@ -101,38 +142,94 @@ impl Periodic {
         }
     }
 
-    /// Adds the gradients of the variables, given a row of numbers and the gradient of its embedding.
-    pub(crate) fn backward(
+    /// Adds the gradients of the variables, given rows of numbers and the gradients of their embeddings. The threads of the
+    /// step divide the numbers of a row among them.
+    pub(crate) fn backward(&self, rows: Rows<'_>, values: &Values, gradients: &mut Gradients) {
+        let mut coefficients = std::mem::take(&mut gradients[self.coefficients]);
+        let [mut kernel, mut bias] = self.layer.map_or_else(Default::default, |layer| {
+            [layer.kernel, layer.bias].map(|variable| std::mem::take(&mut gradients[variable]))
+        });
+        let units = self.layer.map_or(0, |layer| layer.units);
+        let mut of_kernel = kernel.chunks_exact_mut((2 * self.frequencies * units).max(1));
+        let mut of_bias = bias.chunks_exact_mut(units.max(1));
+        let numbers = coefficients
+            .chunks_exact_mut(self.frequencies)
+            .enumerate()
+            .map(|(number, coefficients)| OfNumber {
+                number,
+                coefficients,
+                layer: of_kernel.next().zip(of_bias.next()),
+            });
+        let mut numbers: Vec<OfNumber<'_>> = numbers.collect();
+        self.backward_of(&mut numbers, rows, values, threads());
+        drop(numbers);
+        gradients[self.coefficients] = coefficients;
+        if let Some(layer) = &self.layer {
+            gradients[layer.kernel] = kernel;
+            gradients[layer.bias] = bias;
+        }
+    }
+
+    fn backward_of(
         &self,
-        numbers: &[f32],
+        numbers: &mut [OfNumber<'_>],
+        rows: Rows<'_>,
         values: &Values,
-        delta: &[f32],
-        gradients: &mut Gradients,
+        parts: usize,
     ) {
+        let phases = numbers.len() * rows.count() * self.frequencies;
+        if parts > 1 && numbers.len() > 1 && phases >= 2 * PART_PHASES_MIN {
+            let left = parts / 2;
+            let (one, other) = numbers.split_at_mut(numbers.len() * left / parts);
+            join(
+                || self.backward_of(one, rows, values, left),
+                || self.backward_of(other, rows, values, parts - left),
+            );
+            return;
+        }
+        for number in numbers {
+            vectorize(
+                #[inline(always)]
+                || self.backward_number(number, rows, values),
+            );
+        }
+    }
+
+    #[inline(always)]
+    fn backward_number(&self, of: &mut OfNumber<'_>, rows: Rows<'_>, values: &Values) {
         let width = 2 * self.frequencies;
+        let size = self.size() / self.numbers;
         let mut waves = vec![0.0; width];
         let mut of_waves = vec![0.0; width];
-        let size = self.size() / self.numbers;
-        for (number, (delta, x)) in delta.chunks_exact(size).zip(numbers).enumerate() {
-            self.waves(number, *x, values, &mut waves);
-            match &self.layer {
-                Some(layer) => {
-                    layer.backward(number, &waves, values, delta, gradients, &mut of_waves);
+        let mut outputs = vec![0.0; size];
+        for (numbers, delta) in rows.each() {
+            let x = numbers[of.number];
+            let delta = &delta[of.number * size..][..size];
+            self.waves(of.number, x, values, &mut waves);
+            match (&self.layer, &mut of.layer) {
+                (Some(layer), Some(gradients)) => {
+                    layer.forward(of.number, &waves, values, &mut outputs);
+                    for (output, delta) in outputs.iter_mut().zip(delta) {
+                        *output = if *output > 0.0 { *delta } else { 0.0 };
+                    }
+                    let ends = [waves.as_slice(), outputs.as_slice()];
+                    layer.backward(of.number, ends, values, gradients, &mut of_waves);
                 }
-                None => of_waves.copy_from_slice(delta),
+                _ => of_waves.copy_from_slice(delta),
             }
             let (sin, cos) = waves.split_at(self.frequencies);
             let (of_sin, of_cos) = of_waves.split_at(self.frequencies);
-            let begin = number * self.frequencies;
-            let gradient = &mut gradients[self.coefficients][begin..][..self.frequencies];
-            for (index, gradient) in gradient.iter_mut().enumerate() {
+            let waves = sin.iter().zip(cos).zip(of_sin.iter().zip(of_cos));
+            for (gradient, ((sin, cos), (of_sin, of_cos))) in of.coefficients.iter_mut().zip(waves)
+            {
                 // d sin v / d c = cos v · 2π x, and d cos v / d c = -sin v · 2π x.
-                *gradient += TAU * x * (of_sin[index] * cos[index] - of_cos[index] * sin[index]);
+                *gradient += TAU * x * (of_sin * cos - of_cos * sin);
             }
         }
     }
 
     /// Writes `[sin v, cos v]` of a number.
+    #[inline(always)]
     fn waves(&self, number: usize, x: f32, values: &Values, out: &mut [f32]) {
         let coefficients = &values[self.coefficients][number * self.frequencies..];
         let (sin, cos) = out.split_at_mut(self.frequencies);
@@ -144,6 +241,7 @@ impl Periodic {
 
 impl NumberLayer {
     /// Writes the outputs of a number before ReLU.
+    #[inline(always)]
     fn forward(&self, number: usize, waves: &[f32], values: &Values, out: &mut [f32]) {
         out.copy_from_slice(&values[self.bias][number * self.units..][..self.units]);
         let kernel = &values[self.kernel][number * waves.len() * self.units..];
@@ -154,39 +252,31 @@ impl NumberLayer {
         }
     }
 
-    /// Adds the gradients of kernel and bias, and writes that of the waves.
+    /// Adds the gradients of kernel and bias, given the gradient of the outputs before ReLU, and writes that of the waves.
+    #[inline(always)]
     fn backward(
         &self,
         number: usize,
-        waves: &[f32],
+        [waves, delta]: [&[f32]; 2],
         values: &Values,
-        delta: &[f32],
-        gradients: &mut Gradients,
+        (of_kernel, of_bias): &mut (&mut [f32], &mut [f32]),
         of_waves: &mut [f32],
     ) {
-        let mut outputs = vec![0.0; self.units];
-        self.forward(number, waves, values, &mut outputs);
-        let passed = outputs.iter().zip(delta);
-        let delta: Vec<f32> = passed
-            .map(|(output, delta)| if *output > 0.0 { *delta } else { 0.0 })
-            .collect();
-        let bias = &mut gradients[self.bias][number * self.units..];
-        bias.iter_mut()
-            .zip(&delta)
+        of_bias
+            .iter_mut()
+            .zip(delta)
             .for_each(|(bias, delta)| *bias += delta);
-        let begin = number * waves.len() * self.units;
-        let weights = values[self.kernel][begin..].chunks_exact(self.units);
-        let kernel = gradients[self.kernel][begin..].chunks_exact_mut(self.units);
+        let weights = &values[self.kernel][number * waves.len() * self.units..];
         let all = waves
             .iter()
             .zip(of_waves.iter_mut())
-            .zip(weights)
-            .zip(kernel);
+            .zip(weights.chunks_exact(self.units))
+            .zip(of_kernel.chunks_exact_mut(self.units));
         for (((wave, of_wave), weights), gradients) in all {
-            *of_wave = weights.iter().zip(&delta).map(|(w, d)| w * d).sum();
+            *of_wave = weights.iter().zip(delta).map(|(w, d)| w * d).sum();
             gradients
                 .iter_mut()
-                .zip(&delta)
+                .zip(delta)
                 .for_each(|(gradient, delta)| *gradient += wave * delta);
         }
     }
@@ -271,7 +361,13 @@ mod tests {
                 .iter()
                 .map(|values| vec![0.0; values.len()])
                 .collect();
-            periodic.backward(&numbers, &values, &weights, &mut gradients);
+            let rows = Rows {
+                numbers: &numbers,
+                delta: &weights,
+                widths: [numbers.len(), weights.len()],
+                begins: [0, 0],
+            };
+            periodic.backward(rows, &values, &mut gradients);
             for (variable, gradient) in gradients.iter().enumerate() {
                 for (place, gradient) in gradient.iter().enumerate() {
                     let step = 1e-3;
@@ -289,6 +385,42 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn gradients_are_the_same_bits_with_any_number_of_threads() {
+        for units in [None, Some(4)] {
+            let (periodic, variables) = embedding(units);
+            let values = values(&variables);
+            let count = 2000;
+            let numbers: Vec<f32> = (0..3 * count).map(|place| (place as f32).sin()).collect();
+            let width = periodic.size() + 1;
+            let delta: Vec<f32> = (0..width * count)
+                .map(|place| (place as f32).cos())
+                .collect();
+            let rows = Rows {
+                numbers: &numbers,
+                delta: &delta,
+                widths: [3, width],
+                begins: [1, 1],
+            };
+            let of = |threads: usize| {
+                let mut gradients: Gradients = values
+                    .iter()
+                    .map(|values| vec![0.0; values.len()])
+                    .collect();
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .build()
+                    .expect("threads start");
+                pool.install(|| periodic.backward(rows, &values, &mut gradients));
+                gradients
+            };
+            assert!(periodic.frequencies * count >= PART_PHASES_MIN);
+            let alone = of(1);
+            assert!(alone.iter().flatten().all(|value| *value != 0.0));
+            assert!(alone == of(2) && alone == of(3), "{units:?}");
         }
     }
 }
