@@ -26,6 +26,9 @@ const AHEAD: f64 = 0.5;
 /// of the data, of which large models make more than small ones do.
 const FAR_AHEAD: f64 = 10.0;
 
+/// The same among models with layers, of which none is the larger one: both make as much of more data and of more time.
+const AHEAD_OF_PEER: f64 = 3.0;
+
 /// Standard deviations by which an area must be ahead of a constant's: it is the best of many candidates and evaluations.
 const AHEAD_OF_CONSTANT: f64 = 4.0;
 
@@ -243,16 +246,21 @@ impl Search {
         let latest = self.trials.len() - 1;
         let result = |index: usize| self.trials.get(index)?.outcome.as_ref().ok();
         let Some(new) = result(latest) else { return };
-        let is_linear = self.trials[latest].candidate.design.family == Family::Linear;
-        let wins = match self.winner.and_then(result) {
-            // A model that holds the other one, or has less of the data than it needs, may still pass it.
-            Some(best) if best.is_cut && best.is_learning && (self.samples_a_part || is_linear) => {
-                false
+        let family = |index: usize| self.trials[index].candidate.design.family;
+        let is_linear = family(latest) == Family::Linear;
+        let are_peers = |best: usize| family(best).has_layers() && family(latest).has_layers();
+        let wins = match self.winner.and_then(|best| Some((best, result(best)?))) {
+            Some((place, best)) if best.is_cut || self.samples_a_part => {
+                if are_peers(place) {
+                    self.is_ahead(new.value, best.value, AHEAD_OF_PEER)
+                } else if best.is_cut && best.is_learning && (self.samples_a_part || is_linear) {
+                    // A model that holds the other one, or has less of the data than it needs, may still pass it.
+                    false
+                } else {
+                    self.is_ahead(new.value, best.value, FAR_AHEAD)
+                }
             }
-            Some(best) if best.is_cut || self.samples_a_part => {
-                self.is_ahead(new.value, best.value, FAR_AHEAD)
-            }
-            Some(best) => self.is_ahead(new.value, best.value, AHEAD),
+            Some((_, best)) => self.is_ahead(new.value, best.value, AHEAD),
             None => !self.lacks_rules(),
         };
         if wins {
@@ -386,7 +394,7 @@ impl Search {
             Axis::Numbers => [NumberEncoding::Quantile, NumberEncoding::PiecewiseLinear]
                 .map(|numbers| with(Design { numbers, ..design }))
                 .to_vec(),
-            Axis::FurtherKinds => [Family::FinalMlp, Family::Dlrm, Family::MaskNet]
+            Axis::FurtherKinds => [Family::FinalMlp, Family::MaskNet]
                 .map(|family| with(design.as_layers(family)))
                 .to_vec(),
             Axis::Dimension if !design.family.has_embeddings() => Vec::new(),
@@ -422,6 +430,8 @@ fn kinds(space: &Space) -> Vec<Candidate> {
             ..fm
         },
         deepfm,
+        // Its layers weigh each product of two embeddings, where a factorization machine adds all of them.
+        Design::of(Family::Dlrm),
         Design::of(Family::Din),
         Design {
             penalty: LAYERS_PENALTY,

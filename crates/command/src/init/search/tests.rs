@@ -108,7 +108,7 @@ fn what_comes_later_is_tried_on_the_best_kind() {
         ..Design::of(Family::Fm)
     };
     assert_eq!(best(&search).design, expected);
-    let kinds = 7;
+    let kinds = 8;
     assert!(
         tried[kinds..]
             .iter()
@@ -181,11 +181,11 @@ fn further_kinds_come_last_with_what_the_best_has_and_only_where_there_is_time()
     };
     let mut search = with_further(true);
     let tried = run(&mut search, outcome);
-    let last: Vec<Family> = tried[tried.len() - 3..]
+    let last: Vec<Family> = tried[tried.len() - 2..]
         .iter()
         .map(|candidate| candidate.design.family)
         .collect();
-    assert_eq!(last, [Family::FinalMlp, Family::Dlrm, Family::MaskNet]);
+    assert_eq!(last, [Family::FinalMlp, Family::MaskNet]);
     let expected = Design {
         dimension: 32,
         ..Design::of(Family::MaskNet)
@@ -193,7 +193,7 @@ fn further_kinds_come_last_with_what_the_best_has_and_only_where_there_is_time()
     assert_eq!(best(&search).design, expected);
     let mut usual = with_further(false);
     let without = run(&mut usual, outcome);
-    assert_eq!(without, tried[..tried.len() - 3], "the same search before");
+    assert_eq!(without, tried[..tried.len() - 2], "the same search before");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_candidate_that_fails_is_a_row_and_ends_nothing() {
     let mut search = self::search(Vec::new());
     let tried = run(&mut search, |_| Err(failure.clone()));
     assert!(search.best().is_none());
-    assert_eq!(tried.len(), 7, "nothing is varied of no winner");
+    assert_eq!(tried.len(), 8, "nothing is varied of no winner");
 }
 
 #[test]
@@ -295,6 +295,17 @@ fn what_the_sample_or_the_time_does_not_show_is_replaced_only_by_what_is_far_ahe
     };
     assert!(!linear_wins(part(), ended, 0.05) && linear_wins(part(), ended, 0.15));
     assert!(!wins(part(), Family::Fm, learning, 0.3));
+    for end in [ended, cut, learning] {
+        for space in [part(), whole()] {
+            if (end, space.samples_a_part) != (ended, false) {
+                assert!(!wins(space.clone(), Family::Dlrm, end, 0.02), "{end:?}");
+            }
+            assert!(
+                wins(space, Family::Dlrm, end, 0.04),
+                "{end:?}: layers as well"
+            );
+        }
+    }
 }
 
 #[test]
@@ -320,7 +331,15 @@ fn a_label_of_several_logits_has_no_factorization_machine() {
         .iter()
         .map(|candidate| candidate.design.family)
         .collect();
-    assert_eq!(families, [Family::Linear, Family::Dcn, Family::WideAndDeep]);
+    assert_eq!(
+        families,
+        [
+            Family::Linear,
+            Family::Dlrm,
+            Family::Dcn,
+            Family::WideAndDeep
+        ]
+    );
 }
 
 #[test]
@@ -334,7 +353,7 @@ fn an_area_that_is_the_best_of_many_by_chance_is_not_better_than_a_constant() {
 fn candidates_share_the_time_and_the_search_ends_when_none_is_left() {
     let mut search = search(Vec::new());
     let (first, most) = search.next(30 * SECOND).expect("a candidate");
-    let even = 30.0 * (1.0 - LATER_SHARE) / 7.0;
+    let even = 30.0 * (1.0 - LATER_SHARE) / 8.0;
     assert!(
         (most.as_secs_f64() - SHARES_OF_FIRST * even).abs() < 1e-6,
         "{most:?}"
