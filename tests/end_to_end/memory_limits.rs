@@ -419,6 +419,39 @@ fn whoever_reads_a_checkpoint_that_its_memory_limit_does_not_hold_says_so_before
     }
 }
 
+/// Returns the nice value of a thread of a process, by its name.
+fn nice_of(process: u32, name: &str) -> Option<i32> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    threads.filter_map(Result::ok).find_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        let (head, fields) = stat.rsplit_once(") ")?;
+        // Behind the name come the fields from the third on; the 19th is the nice value.
+        let nice = fields.split_ascii_whitespace().nth(16)?;
+        head.ends_with(&format!("({name}"))
+            .then(|| nice.parse().ok())?
+    })
+}
+
+trial!(the_guard_of_memory_has_its_turn_before_other_threads, needs MemoryGroups);
+fn the_guard_of_memory_has_its_turn_before_other_threads() {
+    let group = MemoryGroup::of(300 << 20);
+    let cluster = TestCluster::new(1, 1, 100, "[train]\nmax_steps = 1\n");
+    let mut server = group.start(&cluster, "ps", 0, &[], &[]);
+    server.wait_for("serving", LIMIT);
+    let begun = std::time::Instant::now();
+    // It starts beside the others.
+    while nice_of(server.id(), "memory guard") != Some(-20) {
+        assert!(
+            begun.elapsed() < LIMIT && server.runs(),
+            "{:?}",
+            nice_of(server.id(), "memory guard")
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let others = nice_of(server.id(), "tokio-rt-worker");
+    assert!(others.is_none_or(|nice| nice == 0), "{others:?}");
+}
+
 fn assert_told_of_limit(output: &str, code: i32) {
     assert_eq!(code, 73, "{output}");
     for part in ["E3009", "of the control group", "raise the memory limit"] {

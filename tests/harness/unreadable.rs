@@ -67,6 +67,7 @@ impl TestCluster {
             "--daemonize",
             "-qq",
             "--follow-forks",
+            "--seccomp-bpf",
             "--output=/dev/null",
             &trace,
             &inject,

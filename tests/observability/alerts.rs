@@ -7,7 +7,9 @@ use std::time::SystemTime;
 use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
 use trainyard_security::Authority;
-use trainyard_tests::{Ledger, Mount, Need, Program, Supervisor, census_rows, program};
+use trainyard_tests::{
+    Ledger, MemoryGroup, Mount, Need, Program, Supervisor, census_rows, program,
+};
 
 use crate::end_to_end::security::{DAY, call_as, write_credentials};
 use crate::observability::prometheus::Prometheus;
@@ -308,6 +310,69 @@ fn alerts_tell_of_certificates_that_end_of_refused_calls_and_of_stale_gradients(
     assert_eq!(code, Some(tonic::Code::PermissionDenied));
     prometheus.wait_for_alert("TrainyardCallsRefused", Some("ps:0"));
     tasks.kill_all();
+}
+
+trial!(an_alert_tells_of_a_task_that_is_quarantined, needs Prometheus);
+fn an_alert_tells_of_a_task_that_is_quarantined() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut tasks = cluster(folder.path(), &folder.path().join("model"));
+    let [good, bad] = ["good.csv", "bad.csv"].map(|name| folder.path().join(name));
+    census_rows(&good, 400, 1);
+    let rows = "3e38,3e38,w0,1000\n".repeat(400);
+    std::fs::write(&bad, format!("x,z,word,y\n{rows}")).expect("written");
+    // The first file is the chief's, the other one the worker's.
+    tasks.set(&format!("input.train.files=[{good:?}, {bad:?}]"));
+    tasks.set("input.train.sharding=\"file\"");
+    tasks.set("parameter_servers.guard.quarantine_after=16");
+    for task in tasks.tasks() {
+        if task != WORKER {
+            tasks.start(task);
+        }
+    }
+    let prometheus = scraping(folder.path(), &tasks);
+    // It counts what has happened since it looks.
+    prometheus.wait_for("trainyard_quarantined_total", |found| found == [0.0]);
+    tasks.start(WORKER);
+    prometheus.wait_for_alert("TrainyardTaskQuarantined", Some("chief:0"));
+    let told = tasks.lines(CHIEF, "worker:0 is quarantined");
+    assert!(!told.is_empty(), "{}", tasks.last_lines());
+    tasks.kill_all();
+}
+
+trial!(an_alert_tells_of_a_process_near_its_memory_limit, needs Prometheus MemoryGroups Mounts);
+fn an_alert_tells_of_a_process_near_its_memory_limit() {
+    const LIMIT_BYTES: u64 = 1 << 30;
+    let folder = tempfile::tempdir().expect("a folder");
+    let group = MemoryGroup::of(LIMIT_BYTES);
+    let job = write_job(folder.path(), &folder.path().join("model"));
+    let job = job.to_string_lossy();
+    let arguments = ["train", &job, "--admin-listen", "127.0.0.1:0"];
+    let mut training = group.start_program("trainyard", &arguments, &[]);
+    let task = ("chief:0".to_owned(), training.admin_address(LIMIT));
+    let rules = quick_rules(folder.path());
+    let prometheus =
+        Prometheus::start_with(&Need::Prometheus.program(), folder.path(), &[task], &rules);
+    prometheus.wait_for("trainyard_memory_limit_bytes", |limit| {
+        limit == [LIMIT_BYTES as f64]
+    });
+    prometheus.wait_for_no_alert("TrainyardMemoryNearLimit");
+
+    // Files in memory count. A process that has little of what is in use goes on.
+    let memory = Mount::of("1g");
+    let used = group.used().expect("the kernel tells");
+    let megabytes = ((LIMIT_BYTES * 96 / 100 - used) >> 20).to_string();
+    let ballast = memory.path().join("ballast");
+    let (file, count) = (
+        format!("of={}", ballast.display()),
+        format!("count={megabytes}"),
+    );
+    let filled = group.start_program("dd", &["if=/dev/zero", &file, "bs=1M", &count], &[]);
+    assert_eq!(filled.wait(LIMIT).code, 0);
+    prometheus.wait_for_alert("TrainyardMemoryNearLimit", Some("chief:0"));
+
+    std::fs::remove_file(ballast).expect("it is removed");
+    prometheus.wait_for_no_alert("TrainyardMemoryNearLimit");
+    assert!(training.runs() && group.kills() == 0, "it trains on");
 }
 
 trial!(an_alert_tells_of_a_server_that_no_chief_has_claimed, needs Prometheus);

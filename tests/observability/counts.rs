@@ -1,10 +1,12 @@
 //! Metrics say what has happened: a job of known steps and a server of known requests are counted to the last one.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
+use rustix::process::Signal;
 use trainyard_cluster_spec::{LocalCounts, Role, Task};
-use trainyard_tests::{Ledger, Supervisor, get, metric};
+use trainyard_tests::{Ledger, Program, Supervisor, get, metric, program, write_job};
 
 use crate::observability::{LIMIT, POLL_INTERVAL};
 use crate::serving::{Server, client, trained};
@@ -215,4 +217,180 @@ fn requests_rows_and_refusals_of_a_server_of_predictions_are_counted_to_the_last
     assert_eq!(page.sum("trainyard_serving_model_version", &[]), 20);
     assert_eq!(page.sum("trainyard_serving_versions_refused_total", &[]), 0);
     assert_eq!(page.sum("trainyard_serving_looks_failed_total", &[]), 0);
+}
+
+trial!(rows_of_a_dynamic_table_and_gradients_without_a_row_are_counted);
+fn rows_of_a_dynamic_table_and_gradients_without_a_row_are_counted() {
+    const CHIEF: Task = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    /// Ids that occur often, and ids that occur once and so have no row.
+    const OFTEN: u64 = 40;
+    const ONCE: u64 = 100;
+    const TIMES: u64 = 20;
+    const BATCH: u64 = 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut text = "user,y\n".to_owned();
+    for row in 0..OFTEN * TIMES {
+        let _ = writeln!(text, "u{},{}", row % OFTEN, row % 2);
+        if row % (OFTEN * TIMES / ONCE) == 0 {
+            let _ = writeln!(text, "once{row},{}", row % 2);
+        }
+    }
+    std::fs::write(folder.path().join("train.csv"), text).expect("written");
+    let job = format!(
+        r#"model_dir = '{}'
+[input]
+label = {{ column = "y" }}
+train = {{ files = ["train.csv"], batch_size = {BATCH}, epochs = 1 }}
+[[feature]]
+column = "user"
+kind = "dynamic"
+rows_max = 1000
+admit_after = 2
+deep = {{ embedding = 4 }}
+[model]
+kind = "dnn_classifier"
+hidden_units = [4]
+[run]
+save_checkpoints_steps = 1_000_000
+"#,
+        folder.path().join("model").display()
+    );
+    let path = folder.path().join("job.toml");
+    std::fs::write(&path, job).expect("written");
+    let counts = LocalCounts {
+        ps: 2,
+        workers: 1,
+        evaluators: 0,
+    };
+    let mut tasks = Supervisor::new(&program("trainyard"), folder.path(), &path, counts, &[]);
+    // The checkpoint of the end comes late: all steps are done by then, and every server still answers.
+    let late = [
+        "env",
+        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
+    ];
+    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
+    tasks.start_all();
+    let steps = (OFTEN * TIMES + ONCE).div_ceil(BATCH);
+    tasks.wait_until("all steps are done", LIMIT, |tasks| {
+        let told = metric(tasks.admin(CHIEF), "trainyard_global_step");
+        told.is_some_and(|told| told as u64 >= steps)
+    });
+    let sum = |tasks: &Supervisor, name: &str| -> u64 {
+        let pages = tasks.of_role(Role::Ps).into_iter();
+        let pages = pages.filter_map(|task| Scraped::of(tasks.admin(task)));
+        pages.map(|page| page.sum(name, &[])).sum()
+    };
+    // Servers count their rows now and then.
+    tasks.wait_until("the rows are counted", LIMIT, |tasks| {
+        sum(tasks, "trainyard_dynamic_rows") == OFTEN
+    });
+    assert_eq!(sum(&tasks, "trainyard_dynamic_evicted_total"), 0);
+    // Those of the ids that occur once, and the first ones of the others, before and with their admission.
+    let dropped = sum(&tasks, "trainyard_dynamic_gradients_dropped_total");
+    assert!(
+        (ONCE + OFTEN..=ONCE + 4 * OFTEN).contains(&dropped),
+        "{dropped}"
+    );
+    tasks.kill_all();
+}
+
+trial!(published_cuts_and_those_that_could_not_be_published_are_counted);
+fn published_cuts_and_those_that_could_not_be_published_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let end = "[train]\nmax_steps = 100_000_000\n[publish]\nevery_secs = 1\n";
+    let job = write_job(folder.path(), 400, end);
+    let job = job.to_string_lossy();
+    let arguments = ["train", &job, "--admin-listen", "127.0.0.1:0"];
+    let mut training = Program::start("trainyard", &arguments, &[]);
+    let admin = training.admin_address(LIMIT);
+    let begun = Instant::now();
+    let wait_for = |what: &str, holds: &dyn Fn(&Scraped) -> bool| {
+        loop {
+            let page = Scraped::of(&admin).expect("it answers");
+            if holds(&page) {
+                return page;
+            }
+            assert!(begun.elapsed() < LIMIT, "{what}: {}", page.0);
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    };
+    let cuts = |page: &Scraped| page.sum("trainyard_published_cuts_total", &[]);
+    let failures = |page: &Scraped| page.sum("trainyard_publish_failures_total", &[]);
+    let page = wait_for("cuts", &|page| cuts(page) >= 2);
+    assert_eq!(failures(&page), 0, "{}", page.0);
+    assert!(page.sum("trainyard_published_bytes_total", &[]) > 0);
+    assert!(page.sum("trainyard_published_unix_seconds", &[]) > 0);
+    let timed = page.sum("trainyard_publish_seconds_count", &[]);
+    assert!((cuts(&page)..=cuts(&page) + 1).contains(&timed), "{timed}");
+
+    // Nothing can be published where a file has the folder's name.
+    let publish = folder.path().join("model/publish");
+    let away = folder.path().join("away");
+    std::fs::rename(&publish, &away).expect("it goes away");
+    std::fs::write(&publish, "no folder").expect("it is written");
+    let page = wait_for("failures", &|page| failures(page) >= 2);
+    let before = cuts(&page);
+    std::fs::remove_file(&publish).expect("it is removed");
+    std::fs::rename(&away, &publish).expect("it comes back");
+    wait_for("cuts again", &|page| cuts(page) >= before + 2);
+    training.signal(Signal::KILL);
+}
+
+trial!(roles_and_links_of_replicas_tell_of_a_server_that_stands_still_and_of_its_return);
+fn roles_and_links_of_replicas_tell_of_a_server_that_stands_still_and_of_its_return() {
+    /// Backup in sync, and primary whose answers wait for it; primary without a backup; connection in sync.
+    const IN_SYNC: [u64; 2] = [2, 4];
+    const ALONE: u64 = 3;
+    const LINKED: u64 = 3;
+    let servers = [0, 1].map(|index| Task {
+        role: Role::Ps,
+        index,
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = Ledger {
+        rows: 1000,
+        epochs: Ledger::ENDLESS,
+        batch_size: 16,
+        lanes: 1,
+        servers: 2,
+    };
+    let job = ledger.write_saving(folder.path(), "save_checkpoints_steps = 1_000_000");
+    let counts = LocalCounts {
+        ps: 2,
+        workers: 1,
+        evaluators: 0,
+    };
+    let settings = ["parameter_servers.durability=replica".to_owned()];
+    let nemesis = Path::new(env!("CARGO_BIN_EXE_nemesis"));
+    let mut tasks = Supervisor::new(nemesis, folder.path(), &job, counts, &settings);
+    tasks.start_all();
+    let of = |tasks: &Supervisor, server: Task, name: &str, shard: usize| {
+        let page = Scraped::of(tasks.admin(server))?;
+        Some(page.sum(name, &[&format!("shard=\"{shard}\"")]))
+    };
+    let of_both = |tasks: &Supervisor, name: &str, shard: usize| {
+        let mut values = servers.map(|server| of(tasks, server, name, shard).unwrap_or_default());
+        values.sort_unstable();
+        values
+    };
+    let are_in_sync = |tasks: &Supervisor| {
+        (0..2).all(|shard| {
+            of_both(tasks, "trainyard_replica_role", shard) == IN_SYNC
+                && of_both(tasks, "trainyard_replica_link", shard) == [0, LINKED]
+        })
+    };
+    tasks.wait_until("both shards are in sync", LIMIT, are_in_sync);
+    tasks.signal(servers[1], Signal::STOP);
+    tasks.wait_until("the other server is alone", LIMIT, |tasks| {
+        (0..2).all(|shard| {
+            of(tasks, servers[0], "trainyard_replica_role", shard) == Some(ALONE)
+                && of(tasks, servers[0], "trainyard_replica_link", shard) < Some(LINKED)
+        })
+    });
+    tasks.signal(servers[1], Signal::CONT);
+    tasks.wait_until("both shards are in sync again", LIMIT, are_in_sync);
+    tasks.kill_all();
 }

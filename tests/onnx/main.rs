@@ -16,7 +16,7 @@ use trainyard_tests::{Need, Program};
 /// Longest run of one program.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Records that graphs are compared on.
-pub(crate) const ROWS: usize = 1000;
+pub(crate) const ROWS: usize = 400;
 /// Cases that are made at the same time: as many as a small machine has cores.
 const AT_A_TIME: usize = 2;
 

@@ -1,14 +1,15 @@
 """Compares exported SavedModels with Trainyard's own predictions.
 
-    check.py CASE...
+    check.py [--as-function CASE]... [--differs CASE]... CASE...
 
 A CASE is the folder of an export (saved_model.pb, variables and model.json) with two more files: rows.csv, the records,
 and predictions.jsonl, which `trainyard predict JOB --input rows.csv` wrote. Each SavedModel is loaded by
-`tf.compat.v1.saved_model.load`; the first of each kind, by name, or all where TRAINYARD_THOROUGH is set, by
-`tf.saved_model.load` too, which takes seconds for a model. Every number must agree to 1e-5 (absolute below 1,
-relative above), every class exactly. Needs TensorFlow 2.15.
+`tf.compat.v1.saved_model.load`; those of `--as-function` by `tf.saved_model.load` too, which takes seconds for a model.
+Every number must agree to 1e-5 (absolute below 1, relative above), every class exactly. Those of `--differs` must not
+agree. Needs TensorFlow 2.15.
 """
 
+import argparse
 import csv
 import json
 import os
@@ -141,14 +142,28 @@ def check(folder, as_function):
     return largest
 
 
+def agrees(folder):
+    """Whether a case agrees with its predictions."""
+    try:
+        return check(folder, False) <= TOLERANCE
+    except SystemExit as problem:
+        print(problem)
+        return False
+
+
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    folders = [Path(folder) for folder in sys.argv[1:]]
-    first = {folder.name.split(" ")[0]: folder for folder in reversed(folders)}
-    all_as_functions = "TRAINYARD_THOROUGH" in os.environ
-    largest = max(check(folder, all_as_functions or folder in first.values()) for folder in folders)
-    print(f"largest difference of {len(sys.argv) - 1} models: {largest:.2e}, allowed {TOLERANCE:.0e}")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--as-function", type=Path, action="append", default=[])
+    parser.add_argument("--differs", type=Path, action="append", default=[])
+    parser.add_argument("cases", type=Path, nargs="*")
+    given = parser.parse_intermixed_args()
+    as_functions = set(given.as_function)
+    cases = [*given.cases, *given.as_function]
+    largest = max(check(folder, folder in as_functions) for folder in cases)
+    print(f"largest difference of {len(cases)} models: {largest:.2e}, allowed {TOLERANCE:.0e}")
+    wrong = [folder.name for folder in given.differs if agrees(folder)]
+    if wrong:
+        sys.exit(f"the comparison finds no difference where there is one: {wrong}")
     # Also false where a number is not one.
     sys.exit(0 if largest <= TOLERANCE else 1)
 

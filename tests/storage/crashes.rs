@@ -280,26 +280,36 @@ fn of_chiefs_that_start_at_once_no_two_have_the_same_epoch() {
     );
 }
 
-/// Prepares a cluster whose model folder is in a bucket.
-fn cluster(
-    server: &Server,
-    folder: &Path,
-    ledger: &Ledger,
+/// A job whose model folder is in a bucket, and its cluster.
+struct Clustered<'a> {
+    ledger: &'a Ledger,
+    /// The model folder's name in the bucket `data`.
+    model: &'a str,
+    save_checkpoints_steps: u64,
     evaluators: usize,
-    durability: &str,
-) -> Supervisor {
-    let job = ledger.write(folder);
+    durability: &'a str,
+}
+
+/// Prepares a cluster.
+fn cluster(server: &Server, folder: &Path, clustered: &Clustered) -> Supervisor {
+    let ledger = clustered.ledger;
+    // By steps, so that a slow run comes to the same points as a fast one.
+    let saving = format!(
+        "save_checkpoints_steps = {}",
+        clustered.save_checkpoints_steps
+    );
+    let job = ledger.write_saving(folder, &saving);
     let counts = LocalCounts {
         ps: ledger.servers,
         workers: 1,
-        evaluators,
+        evaluators: clustered.evaluators,
     };
-    let durability = format!("parameter_servers.durability={durability}");
+    let durability = format!("parameter_servers.durability={}", clustered.durability);
     let local = format!("local_dir={}", folder.join("local").display());
+    let model_dir = format!("model_dir=s3://data/{}", clustered.model);
     let settings = [
-        "run.save_checkpoints_secs=1",
         "run.keep_checkpoint_max=2",
-        "model_dir=s3://data/m",
+        model_dir.as_str(),
         local.as_str(),
         durability.as_str(),
     ];
@@ -325,17 +335,24 @@ fn a_cluster_whose_tasks_die_in_the_middle_of_a_save_counts_every_update_once() 
         ("chief.ckpt.after_manifest", CHIEF, false),
         ("chief.epoch.after_claim", CHIEF, true),
     ];
+    let server = Server::start();
     for (name, task, again) in points {
-        let server = Server::start();
         let folder = tempfile::tempdir().expect("a folder");
         let ledger = Ledger {
             rows: 1000,
-            epochs: 30,
+            epochs: 8,
             batch_size: 16,
             lanes: 1,
             servers: 2,
         };
-        let mut tasks = cluster(&server, folder.path(), &ledger, 0, "shared_memory");
+        let clustered = Clustered {
+            ledger: &ledger,
+            model: name,
+            save_checkpoints_steps: 150,
+            evaluators: 0,
+            durability: "shared_memory",
+        };
+        let mut tasks = cluster(&server, folder.path(), &clustered);
         let before = if again { 0 } else { 1 };
         let point = vec![
             "env".to_owned(),
@@ -364,7 +381,7 @@ fn a_cluster_whose_tasks_die_in_the_middle_of_a_save_counts_every_update_once() 
                 .is_empty(),
             "{name} was not reached"
         );
-        let account = account(&server, "m/", folder.path(), &ledger);
+        let account = account(&server, &format!("{name}/"), folder.path(), &ledger);
         assert!(account.is_exact(), "{name}: {account}");
     }
 }
@@ -375,12 +392,19 @@ fn a_cluster_that_is_lost_with_all_its_disks_goes_on_from_the_bucket() {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Ledger {
         rows: 1000,
-        epochs: 200,
+        epochs: 40,
         batch_size: 16,
         lanes: 1,
         servers: 2,
     };
-    let mut tasks = cluster(&server, folder.path(), &ledger, 1, "shared_memory");
+    let clustered = Clustered {
+        ledger: &ledger,
+        model: "m",
+        save_checkpoints_steps: 400,
+        evaluators: 1,
+        durability: "shared_memory",
+    };
+    let mut tasks = cluster(&server, folder.path(), &clustered);
     tasks.start_all();
     tasks.wait_until("two checkpoints", LIMIT, |tasks| {
         tasks.lines(CHIEF, "checkpoint saved").len() >= 2
@@ -415,12 +439,19 @@ fn a_server_of_a_pair_that_is_lost_for_good_costs_nothing_where_the_model_folder
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Ledger {
         rows: 1000,
-        epochs: 200,
+        epochs: 40,
         batch_size: 16,
         lanes: 1,
         servers: 2,
     };
-    let mut tasks = cluster(&server, folder.path(), &ledger, 0, "replica");
+    let clustered = Clustered {
+        ledger: &ledger,
+        model: "m",
+        save_checkpoints_steps: 400,
+        evaluators: 0,
+        durability: "replica",
+    };
+    let mut tasks = cluster(&server, folder.path(), &clustered);
     tasks.start_all();
     tasks.wait_until("a checkpoint", LIMIT, |tasks| {
         tasks.lines(CHIEF, "checkpoint saved").len() >= 2
@@ -442,12 +473,19 @@ fn a_chief_that_is_lost_is_followed_by_the_one_that_stands_by_where_the_model_fo
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Ledger {
         rows: 1000,
-        epochs: 200,
+        epochs: 40,
         batch_size: 16,
         lanes: 1,
         servers: 2,
     };
-    let mut tasks = cluster(&server, folder.path(), &ledger, 0, "shared_memory");
+    let clustered = Clustered {
+        ledger: &ledger,
+        model: "m",
+        save_checkpoints_steps: 400,
+        evaluators: 0,
+        durability: "shared_memory",
+    };
+    let mut tasks = cluster(&server, folder.path(), &clustered);
     let standby = tasks.add_standby();
     tasks.start_by(standby, environment(&server.address));
     tasks.start_all_then_standbys(LIMIT);

@@ -23,6 +23,9 @@ const KEPT_BYTES_MAX: u64 = 64 << 20;
 const GROWTH: u64 = 4 << 30;
 /// Shortest and longest time between two looks.
 const LOOK_INTERVAL: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(500)];
+/// The guard's own priority, the highest that there is: on a machine with more threads than cores, one that waits for its turn
+/// looks too late.
+const NICE: i32 = -20;
 /// A process with less than one in so many of the bytes in use is not the cause.
 const CAUSE_PART: u64 = 8;
 /// Time between two warnings.
@@ -120,6 +123,8 @@ pub(crate) fn guard_memory(format: LogFormat) {
 }
 
 fn guard(limit: &MemoryLimit, group: &Path, format: LogFormat) {
+    // The system may forbid it. It is of this thread alone.
+    let _ = rustix::process::setpriority_process(None, NICE);
     let mut warned: Option<Instant> = None;
     let mut gave_back = false;
     let id = std::process::id();

@@ -191,6 +191,125 @@ mod tests {
     use super::*;
     use crate::port::bind;
 
+    /// Starts a server of no services but that of health.
+    fn serve(
+        listener: tokio::net::TcpListener,
+        limits: ServerLimits,
+        stop: &CancellationToken,
+    ) -> tokio::task::JoinHandle<Result<(), Diagnostic>> {
+        let readiness = Readiness::default();
+        let end = stop.clone();
+        tokio::spawn(async move {
+            let door = (&readiness, &Arc::default());
+            let services = Services {
+                routes: Routes::default(),
+                descriptors: &[],
+            };
+            serve_guarded(Listener::Tcp(listener), services, door, limits, end).await
+        })
+    }
+
+    // HTTP/2 as it is on the wire (RFC 9113, RFC 7541).
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    const REFUSED_STREAM: u32 = 7;
+    /// `:status 200`, an entry of the static table.
+    const STATUS_200: u8 = 0x88;
+    /// A status that is none of the static table.
+    const STATUS_IN_WORDS: u8 = 0x48;
+
+    /// A connection that has begun as HTTP/2 does.
+    struct Peer(tokio::net::TcpStream);
+
+    impl Peer {
+        async fn connect(address: std::net::SocketAddr) -> Self {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            stream
+                .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+                .await
+                .unwrap();
+            Self(stream)
+        }
+
+        /// Begins a call of the health service; `filler` bytes stand in a field of their own.
+        async fn call(&mut self, stream: u32, flags: u8, filler: usize) {
+            // POST and http, of the static table.
+            let mut block = vec![0x83, 0x86];
+            let filler = "a".repeat(filler);
+            for (name, value) in [
+                (":path", "/grpc.health.v1.Health/Check"),
+                (":authority", "localhost"),
+                ("content-type", "application/grpc"),
+                ("te", "trailers"),
+            ] {
+                block.extend([0, name.len() as u8]);
+                block.extend(name.bytes());
+                block.push(value.len() as u8);
+                block.extend(value.bytes());
+            }
+            for part in filler.as_bytes().chunks(100) {
+                block.extend([0, 1, b'x', part.len() as u8]);
+                block.extend(part);
+            }
+            let mut frame = (block.len() as u32).to_be_bytes()[1..].to_vec();
+            frame.extend([HEADERS, END_HEADERS | flags]);
+            frame.extend(stream.to_be_bytes());
+            frame.extend(block);
+            self.0.write_all(&frame).await.unwrap();
+        }
+
+        /// Returns the stream of the next frame of a kind, and its payload.
+        async fn next(&mut self, kind: u8) -> (u32, Vec<u8>) {
+            let next = tokio::time::timeout(Duration::from_secs(10), self.read_to(kind));
+            next.await.expect("the server answers")
+        }
+
+        async fn read_to(&mut self, kind: u8) -> (u32, Vec<u8>) {
+            loop {
+                let mut head = [0; 9];
+                self.0.read_exact(&mut head).await.unwrap();
+                let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+                let mut payload = vec![0; length as usize];
+                self.0.read_exact(&mut payload).await.unwrap();
+                let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+                if head[3] == kind {
+                    return (stream, payload);
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_and_headers_beyond_their_bounds_are_refused_and_those_at_them_are_answered() {
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let limits = ServerLimits {
+            streams_max: 3,
+            header_bytes_max: 1 << 10,
+            ..ServerLimits::default()
+        };
+        let server = serve(listener, limits, &stop);
+        let mut peer = Peer::connect(address).await;
+        // None of them says its message.
+        for stream in [1, 3, 5, 7] {
+            peer.call(stream, 0, 0).await;
+        }
+        let (stream, code) = peer.next(RST_STREAM).await;
+        assert_eq!((stream, code), (7, REFUSED_STREAM.to_be_bytes().to_vec()));
+        // Each field counts 32 bytes more than it has.
+        for (filler, status) in [(500, STATUS_200), (1100, STATUS_IN_WORDS)] {
+            let mut peer = Peer::connect(address).await;
+            peer.call(1, END_STREAM, filler).await;
+            let (stream, block) = peer.next(HEADERS).await;
+            assert_eq!((stream, block[0]), (1, status), "{filler}: {block:?}");
+        }
+        stop.cancel();
+        server.await.unwrap().unwrap();
+    }
+
     #[tokio::test]
     async fn a_peer_that_says_nothing_or_not_enough_is_dropped() {
         let listener = bind("127.0.0.1:0").await.unwrap();
@@ -200,16 +319,7 @@ mod tests {
             first_bytes_timeout: Duration::from_millis(50),
             ..ServerLimits::default()
         };
-        let readiness = Readiness::default();
-        let end = stop.clone();
-        let server = tokio::spawn(async move {
-            let door = (&readiness, &Arc::default());
-            let services = Services {
-                routes: Routes::default(),
-                descriptors: &[],
-            };
-            serve_guarded(Listener::Tcp(listener), services, door, limits, end).await
-        });
+        let server = serve(listener, limits, &stop);
         for said in [
             &b""[..],
             b"P",

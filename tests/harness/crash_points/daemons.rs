@@ -103,13 +103,13 @@ impl CrashPoints {
     fn job(&self, folder: &Path, traced: Task, tracer: Vec<String>) -> Result<bool, String> {
         let ledger = Ledger {
             rows: 1000,
-            epochs: 40,
+            epochs: 8,
             batch_size: 16,
             lanes: 1,
             servers: 2,
         };
         // By steps, so that a slow run comes to the same points as a fast one: twice in the life of the job, and at its end.
-        let job = ledger.write_saving(folder, "save_checkpoints_steps = 1200");
+        let job = ledger.write_saving(folder, "save_checkpoints_steps = 240");
         let counts = LocalCounts {
             ps: 2,
             workers: 0,

@@ -23,7 +23,10 @@ impl fmt::Display for Call {
 /// The arguments of a strace that traces what is added to them: with a call, it kills the process before that call is carried
 /// out; without, it writes all calls to `output`.
 pub(super) fn arguments(output: &Path, kill_at: Option<&Call>) -> Vec<String> {
-    let mut arguments: Vec<String> = ["-f", "-qq", "-s", "200", "-o"].map(str::to_owned).into();
+    // By the filter the kernel stops a process at these calls alone.
+    let mut arguments: Vec<String> = ["-f", "--seccomp-bpf", "-qq", "-s", "200", "-o"]
+        .map(str::to_owned)
+        .into();
     arguments.push(output.display().to_string());
     match kill_at {
         None => arguments.extend(["-e".to_owned(), format!("trace={CALLS}")]),

@@ -12,9 +12,19 @@ const CALLS: &str = "openat,open,creat,mkdir,mkdirat,write,writev,pwrite64,pwrit
 /// The arguments of a strace that records what is added to them: each text whole, each byte in hexadecimal digits, each
 /// descriptor with its path.
 pub(super) fn arguments(output: &Path) -> Vec<String> {
-    let mut arguments: Vec<String> = ["-f", "-y", "-qq", "-xx", "-s", "100000000", "-o"]
-        .map(str::to_owned)
-        .into();
+    // By the filter the kernel stops a program at these calls alone.
+    let mut arguments: Vec<String> = [
+        "-f",
+        "--seccomp-bpf",
+        "-y",
+        "-qq",
+        "-xx",
+        "-s",
+        "100000000",
+        "-o",
+    ]
+    .map(str::to_owned)
+    .into();
     arguments.push(output.display().to_string());
     arguments.extend(["-e".to_owned(), format!("trace={CALLS}")]);
     arguments

@@ -218,22 +218,25 @@ fn of_sentinels(column: &ColumnProfile) -> Option<Doubt> {
         .into_iter()
         .filter_map(|(value, count)| Some((value, column.number(value)?, count)))
         .collect();
+    // Largest distance from 0 of the others of its sign. Of few values only: it looks at all of them.
+    let next_to = |number: f64| {
+        values
+            .iter()
+            .map(|(_, other, _)| *other)
+            .filter(|other| *other != number && (*other < 0.0) == (number < 0.0))
+            .fold(0.0, |far: f64, other| far.max(other.abs()))
+    };
     let is_sentinel = |(_, number, count): &&(&[u8], f64, u64)| {
         let is_extreme = if *number < 0.0 {
             *number == column.numbers.min
         } else {
             *number == column.numbers.max
         };
-        let next = values
-            .iter()
-            .map(|(_, other, _)| *other)
-            .filter(|other| other != number && (*other < 0.0) == (*number < 0.0))
-            .fold(0.0, |far: f64, other| far.max(other.abs()));
         *count >= SENTINELS_MIN
             && values.len() > 2
             && is_extreme
             && are_nines(number.abs())
-            && number.abs() > SENTINEL_DISTANCE * next
+            && number.abs() > SENTINEL_DISTANCE * next_to(*number)
     };
     let found: Vec<_> = values.iter().filter(is_sentinel).collect();
     if found.is_empty() {
