@@ -36,10 +36,6 @@ Predictions = Union[Array, dict[str, Any]]
 """Logits, from which the head of the job predicts; or flat arrays and lists of texts by their keys."""
 
 
-ROWS_MAX = 1_000_000
-"""Most rows of a table, unless an embedding says otherwise."""
-
-
 def params_of(model: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the argument `params` of a model: the keys of `[model]`, and those of `[model.params]`, which win."""
     return {**model, **model.get("params", {})}
@@ -52,7 +48,7 @@ class Lookup:
     feature: str
     table: str
     dimension: int
-    rows_max: int
+    rows_max: int | None
     separator: str | None
     initializer: str
     optimizer: str | None
@@ -97,7 +93,7 @@ class Lookup:
             feature=feature,
             table=table or feature,
             dimension=dimension,
-            rows_max=ROWS_MAX if rows_max is None else rows_max,
+            rows_max=rows_max,
             separator=separator,
             initializer=json.dumps(rule),
             optimizer=None if optimizer is None else optimizer.to_json(),

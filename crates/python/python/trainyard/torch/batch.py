@@ -37,7 +37,8 @@ class Batch(Mapping[str, torch.Tensor]):
     """The features of a batch.
 
     `batch["price"]` are the numbers of a numeric feature, `[rows, width]`. `batch["day"]` are the ids of any other
-    feature that has no embedding, `[rows]`; a row without id has -1.
+    feature that has no embedding, `[rows]`; a row without id has -1. A feature of several ids in a row, or of weights, is
+    refused: `batch.ids(name)` has its ids and weights.
     """
 
     def __init__(
@@ -63,6 +64,11 @@ class Batch(Mapping[str, torch.Tensor]):
         if columns is not None:
             return self._numbers.narrow(1, *columns)
         ids = self.ids(feature)
+        if ids.weights is not None:
+            raise ValueError(
+                f"the ids of `{feature}` have weights, which a tensor of ids leaves out: look them up with an Embedding, or read "
+                f'both from batch.ids("{feature}")'
+            )
         if ids.offsets is None:
             return ids.values
         counts = ids.offsets[1:] - ids.offsets[:-1]
