@@ -1,11 +1,17 @@
-//! Logging to standard error.
+//! Logging to standard error, or to the console that has been taken.
 
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::OnceLock;
 
-use tracing_subscriber::EnvFilter;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, reload};
 use trainyard_diagnostic::{Code, Diagnostic, Place, steers};
 
-use crate::LogFormat;
+use crate::{LogFormat, taken_console};
 
 /// Filter of noisy libraries. The HTTP/2 library warns about each connection that it closes, which peers can cause at
 /// will. The HDFS library warns about each reconnect; permanent failures are reported with their file. Users can show
@@ -15,20 +21,23 @@ const QUIET: &str = "h2=error,hdfs_native=error";
 const LINE_BYTES_MAX: usize = 8 << 10;
 
 /// Writer that turns each event into one line of bounded length: no text of an event can begin a new line or change the
-/// direction of writing. Control sequences in texts were escaped before; only the program's own colors remain.
+/// direction of writing. Control sequences in texts were escaped before; only the program's own colors remain. Without a
+/// target, events go nowhere.
 #[derive(Debug)]
-struct Lines<W>(W);
+struct Lines<W>(Option<W>);
 
 impl<W: Write> Write for Lines<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let line = one_line(&String::from_utf8_lossy(event));
-        // A log that cannot be written, as on a full disk, ends no job.
-        drop(self.0.write_all(line.as_bytes()));
+        if let Some(target) = &mut self.0 {
+            let line = one_line(&String::from_utf8_lossy(event));
+            // A log that cannot be written, as on a full disk, ends no job.
+            drop(target.write_all(line.as_bytes()));
+        }
         Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.0.as_mut().map_or(Ok(()), Write::flush)
     }
 }
 
@@ -53,7 +62,43 @@ fn one_line(event: &str) -> String {
     out
 }
 
-/// Starts logging. A second call has no effect.
+/// Passes events to the console that has been taken.
+struct ToConsole;
+
+impl<S: Subscriber> Layer<S> for ToConsole {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if let Some(console) = taken_console() {
+            let mut texts = EventTexts::default();
+            event.record(&mut texts);
+            let line = one_line(&format!("{}{}", texts.message, texts.fields));
+            console.log(*event.metadata().level(), line.trim_end());
+        }
+    }
+}
+
+/// Message and fields of an event.
+#[derive(Debug, Default)]
+struct EventTexts {
+    message: String,
+    /// Each field begins with a blank.
+    fields: String,
+}
+
+impl Visit for EventTexts {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // A text takes whatever is written into it.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+/// Sets the filter of the log that was started first.
+type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
+static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
+
+/// Starts logging. A second call sets the level.
 ///
 /// # Errors
 /// `level` is neither a level nor a filter.
@@ -70,18 +115,29 @@ pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagno
         );
         Diagnostic::error(Code::E1000, message).at(Place::Named("flag --log-level".to_owned()))
     })?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| Lines(io::stderr()));
-    let outcome = match format {
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
-        LogFormat::Text => lines
-            .compact()
-            .with_target(false)
-            .with_ansi(io::stderr().is_terminal())
+    if let Some(set_filter) = SET_FILTER.get() {
+        set_filter(filter);
+        return Ok(());
+    }
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(|| Lines(taken_console().is_none().then(io::stderr)));
+    let log = tracing_subscriber::registry().with(filter).with(ToConsole);
+    let started = match format {
+        LogFormat::Json => log.with(lines.json().flatten_event(true)).try_init(),
+        LogFormat::Text => log
+            .with(
+                lines
+                    .compact()
+                    .with_target(false)
+                    .with_ansi(io::stderr().is_terminal()),
+            )
             .try_init(),
     };
-    drop(outcome);
+    if started.is_ok() {
+        let set_filter = move |filter| drop(handle.reload(filter));
+        drop(SET_FILTER.set(Box::new(set_filter)));
+    }
     Ok(())
 }
 
@@ -101,7 +157,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut lines = Lines(Full);
+        let mut lines = Lines(Some(Full));
         assert_eq!(lines.write(b"an event\n").expect("taken"), 9);
     }
 

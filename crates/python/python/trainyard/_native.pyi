@@ -7,6 +7,7 @@ import numpy as np
 
 from trainyard.adapter import Adapter, Lookup
 from trainyard.callbacks import Callbacks
+from trainyard.console import Console
 from trainyard.program import Program
 
 __all__ = [
@@ -56,11 +57,19 @@ class TrainedJob:
 
 
 def run_command(
-    own: Program, arguments: Sequence[str], owns_signals: bool, callbacks: Callbacks | None = None
-) -> tuple[int, str]: ...
+    own: Program,
+    arguments: Sequence[str],
+    owns_signals: bool,
+    callbacks: Callbacks | None = None,
+    console: Console | None = None,
+) -> tuple[int, str, list[tuple[str, str, str | None]]]: ...
 def run_module(
-    own: Program, arguments: Sequence[str], owns_signals: bool, factory: Callable[[str], Adapter]
-) -> tuple[int, str]: ...
+    own: Program,
+    arguments: Sequence[str],
+    owns_signals: bool,
+    factory: Callable[[str], Adapter],
+    console: Console | None = None,
+) -> tuple[int, str, list[tuple[str, str, str | None]]]: ...
 def add_rows(
     places: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], sums: np.ndarray[Any, Any], width: int
 ) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,26 +15,42 @@ from typing import Any, Union
 
 from trainyard import toml
 from trainyard.callbacks import Callback, Callbacks
+from trainyard.console import Console
 from trainyard.data import Texts, texts
-from trainyard.program import PACKAGE, ObservedProgram, Runner
+from trainyard.program import PACKAGE, Ended, ObservedProgram, Runner
 
 Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 """A job file, or the same tables and keys as a dictionary."""
 
 
 class JobError(Exception):
-    """A job has failed. The text has the messages of the command, with their codes and places."""
+    """A job has failed. The text has the messages of the command, with their codes and places.
 
+    `code`, `message` and `place` are those of the first message.
+    """
+
+    code: str | None
+    """Code of the error, as `E1201`: docs/errors.md lists them. None if only tasks in other processes have failed."""
+    message: str
+    """What has failed: the wrong value and its rule, in one line."""
+    place: str | None
+    """Where: `job.toml:4:1` for a key of a job file, a flag, or a variable of the environment. None if it has no place."""
     exit_code: int
     """Exit code of the command."""
     messages: str
     """The messages of the command. Empty if only tasks in other processes have failed: theirs are on standard error."""
 
-    def __init__(self, command: str, exit_code: int, messages: str = "") -> None:
-        reason = messages.strip() or "the messages of its tasks on standard error say why"
-        super().__init__(f"`trainyard {command}` ended with exit code {exit_code}: {reason}")
-        self.exit_code = exit_code
-        self.messages = messages
+    def __init__(self, command: str, ended: Ended) -> None:
+        reason = ended.messages.strip() or "the messages of its tasks on standard error say why"
+        super().__init__(f"`trainyard {command}` ended with exit code {ended.code}: {reason}")
+        self.code, self.message, self.place = next(iter(ended.problems), _first_line(reason))
+        self.exit_code = ended.code
+        self.messages = ended.messages
+        self._made_of = (command, ended)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets an exception travel between processes."""
+        return (JobError, self._made_of)
 
 
 def train(
@@ -43,18 +60,30 @@ def train(
     settings: Texts = (),
     callbacks: Sequence[Callback] = (),
     runner: Runner | None = None,
+    quiet: bool = False,
+    progress: bool | None = None,
 ) -> dict[str, Any]:
     """Trains, evaluates and exports in this process, and returns the report of the run.
 
     `settings` change keys of the job, as `--set` does: `["train.max_steps=1000"]`. `callbacks` receive its events. An
     interrupt ends training with a checkpoint, and is raised here after it. `runner` is the program of a model in Python,
     which has callbacks of its own.
+
+    `report["eval"]` has the metrics of the last step, or is None if the job has no evaluation.
+
+    With `quiet`, nothing is printed: warnings about job and data are `trainyard.JobWarning` of `warnings`, and log lines those of
+    the logger `trainyard` of `logging`. `progress=True` shows a bar of tqdm, also in notebooks, or a line of text where tqdm is not
+    installed; `progress=False` shows none; by default, a terminal shows a line.
     """
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "report.json")
-        further = ["--report", str(report)]
-        run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner or _observed(callbacks))
-        return dict(json.loads(report.read_text()))
+        path = Path(folder, "report.json")
+        further = ["--report", str(path)]
+        console = Console.of(quiet, progress)
+        runner = runner or _observed(callbacks)
+        run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
+        report = dict(json.loads(path.read_text()))
+        report["eval"] = report.get("eval") or None
+        return report
 
 
 def evaluate(
@@ -64,12 +93,14 @@ def evaluate(
     settings: Texts = (),
     step: int | None = None,
     runner: Runner = PACKAGE,
+    quiet: bool = False,
 ) -> dict[str, float]:
-    """Scores a checkpoint, by default the newest, and returns its metrics."""
+    """Scores a checkpoint, by default the newest, and returns its metrics. `quiet` is that of `train`."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "metrics.json")
         further = ["--format", "json", "--output", str(output), *_of_step(step)]
-        run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner)
+        console = Console.of(quiet, None)
+        run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
         return dict(json.loads(output.read_text())["metrics"])
 
 
@@ -81,28 +112,36 @@ def predict(
     input: Texts = (),
     step: int | None = None,
     runner: Runner = PACKAGE,
+    quiet: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yields the predictions of a checkpoint, one dictionary per record.
 
-    `input` names files in the job's format; without it, the job's evaluation input is predicted.
+    `input` names files in the job's format; without it, the job's evaluation input is predicted. `quiet` is that of `train`.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "predictions.jsonl")
         further = ["--output", str(output), *_of_step(step)]
         if input:
             further += ["--input", *texts(input)]
-        run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner)
+        console = Console.of(quiet, None)
+        run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
         with output.open() as lines:
             for line in lines:
                 yield json.loads(line)
 
 
 def export(
-    job: Job, output: str, *, model_dir: str | None = None, settings: Texts = (), format: str = "safetensors"
+    job: Job,
+    output: str,
+    *,
+    model_dir: str | None = None,
+    settings: Texts = (),
+    format: str = "safetensors",
+    quiet: bool = False,
 ) -> None:
-    """Writes a checkpoint for other programs into the folder `output`."""
+    """Writes a checkpoint for other programs into the folder `output`. `quiet` is that of `train`."""
     further = ["--output", output, "--format", format]
-    run("export", job, model_dir=model_dir, settings=settings, further=further)
+    run("export", job, model_dir=model_dir, settings=settings, further=further, console=Console.of(quiet, None))
 
 
 def inspect(model_dir: str) -> dict[str, Any] | None:
@@ -116,7 +155,7 @@ def inspect(model_dir: str) -> dict[str, Any] | None:
         return None
     if ended.returncode != 0:
         sys.stderr.write(ended.stderr)
-        raise JobError("inspect", ended.returncode, ended.stderr)
+        raise JobError("inspect", Ended(ended.returncode, ended.stderr))
     return dict(json.loads(ended.stdout))
 
 
@@ -128,8 +167,9 @@ def run(
     settings: Texts = (),
     further: Sequence[str] = (),
     runner: Runner = PACKAGE,
+    console: Console | None = None,
 ) -> None:
-    """Runs a command of the command line on a job in this process.
+    """Runs a command of the command line on a job in this process. `console` receives what it would print.
 
     Raises JobError if the command fails.
     """
@@ -139,9 +179,13 @@ def run(
             arguments += ["--set", setting]
         if model_dir is not None:
             arguments += ["--model-dir", os.fspath(model_dir)]
-        ended = runner.run([*arguments, *further])
+        try:
+            ended = runner.run([*arguments, *further], console=console)
+        finally:
+            if console is not None:
+                console.close()
     if ended.code != 0:
-        raise JobError(command, ended.code, ended.messages)
+        raise JobError(command, ended)
 
 
 def run_task(job: Job, runner: Runner = PACKAGE) -> None:
@@ -152,7 +196,7 @@ def run_task(job: Job, runner: Runner = PACKAGE) -> None:
     with job_file(job) as path:
         ended = runner.run(["run", "--job", path])
     if ended.code != 0:
-        raise JobError("run", ended.code, ended.messages)
+        raise JobError("run", ended)
 
 
 @contextmanager
@@ -170,6 +214,13 @@ def job_file(job: Job) -> Iterator[str]:
 def _observed(callbacks: Sequence[Callback]) -> Runner:
     observed = Callbacks.of(callbacks)
     return PACKAGE if observed is None else ObservedProgram(PACKAGE, observed)
+
+
+def _first_line(messages: str) -> tuple[str | None, str, None]:
+    """Returns code and text of messages that are known as text alone."""
+    line = messages.partition("\n")[0]
+    found = re.match(r"error\[(E\d+)\]: (.*)", line)
+    return (found[1], found[2], None) if found else (None, line, None)
 
 
 def _of_step(step: int | None) -> list[str]:
