@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::{PyErr, PyResult, pyclass, pyfunction, pymethods};
 use trainyard_diagnostic::{Diagnostic, render_all};
 use trainyard_input::Schema;
-use trainyard_model::Head;
+use trainyard_model::Heads;
 use trainyard_model_dir::JOB_AS_RUN;
 use trainyard_run_config::{Agreement, Job};
 
@@ -64,9 +64,9 @@ impl TrainedJob {
         Ok(columns.shown())
     }
 
-    /// Returns the width of the logits.
+    /// Returns the number of logits of a record.
     fn units(&self) -> usize {
-        Head::new(&self.job.model, &self.job.input.label).units()
+        Heads::new(&self.job).units()
     }
 
     /// Describes how the job that trained values, one line for each key, differs from this one with the constants of a module;

@@ -229,6 +229,10 @@ class Adapter(adapter.Adapter):
     def __init__(self, build: Build, job: str) -> None:
         """Builds the model of a job, which is JSON."""
         settings = json.loads(job)["model"]
+        if settings.get("tasks"):
+            raise ValueError(
+                "a job of several tasks has a module of PyTorch, by trainyard.torch: name another model.kind, such as custom_estimator"
+            )
         self._model = build(adapter.params_of(settings))
         if not isinstance(self._model, Model):
             raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")

@@ -93,3 +93,33 @@ class Batch(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._columns) + len(self._ids)
+
+
+class LabelledBatch(Batch):
+    """A batch with the labels of the job's tasks, as losses and metrics receive it: requests for predictions have no labels."""
+
+    labels: Mapping[str, torch.Tensor]
+    """The label of each task in the shape of its logits, NaN where a row has none; of several classes `[rows]`, whole numbers, -100
+    where a row has none, as `torch.nn.functional.cross_entropy` leaves out."""
+    is_labelled: Mapping[str, torch.Tensor]
+    """Which rows have the label of a task, `[rows]`."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        labels: Mapping[str, torch.Tensor],
+        is_labelled: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor] | None,
+    ) -> None:
+        super().__init__(batch.numbers, batch._columns, batch._ids, batch.vectors)
+        self.labels = labels
+        self.is_labelled = is_labelled
+        self._weights = weights
+        self.are_weights_read = False
+        """Whether `weights` has been asked for."""
+
+    @property
+    def weights(self) -> Mapping[str, torch.Tensor] | None:
+        """The weight of each row in each task, `[rows]`; None if the job has none."""
+        self.are_weights_read = True
+        return self._weights
