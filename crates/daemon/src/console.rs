@@ -64,3 +64,66 @@ impl Drop for TakenConsole {
 pub fn taken_console() -> Option<Arc<dyn Console>> {
     TAKEN.read().last().cloned()
 }
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use trainyard_diagnostic::Code;
+
+    use super::*;
+    use crate::{LogFormat, report};
+
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Console for Heard {
+        fn log(&self, level: LogLevel, line: &str) {
+            self.0.lock().push(format!("{level} {line}"));
+        }
+
+        fn report(&self, problem: &Diagnostic) {
+            self.0.lock().push(problem.message.clone());
+        }
+
+        fn print(&self, text: &str) {
+            self.0.lock().push(text.to_owned());
+        }
+
+        fn step(&self, step: ConsoleStep) {
+            self.0.lock().push(format!("{step:?}"));
+        }
+    }
+
+    /// Other tests of this process may report and log meanwhile.
+    fn own(heard: &Heard) -> Vec<String> {
+        let lines = heard.0.lock().clone();
+        lines
+            .into_iter()
+            .filter(|line| line.contains("of this test"))
+            .collect()
+    }
+
+    #[test]
+    fn the_last_console_that_was_taken_receives_messages_and_log_lines_until_it_is_given_back() {
+        let problem = |text: &str| [Diagnostic::warning(Code::E4005, text)];
+        let first = Arc::new(Heard::default());
+        let second = Arc::new(Heard::default());
+        let kept = TakenConsole::take(Arc::clone(&first) as Arc<dyn Console>);
+        let shorter = TakenConsole::take(Arc::clone(&second) as Arc<dyn Console>);
+        report(&problem("one of this test"), LogFormat::Text);
+        crate::logging::log_to_console(|| {
+            tracing::warn!(step = 3, name = %"a\nb", "an event of this test");
+        });
+        drop(shorter);
+        report(&problem("another of this test"), LogFormat::Json);
+        drop(kept);
+        assert_eq!(
+            own(&second),
+            [
+                "one of this test",
+                "WARN an event of this test step=3 name=a\\nb"
+            ]
+        );
+        assert_eq!(own(&first), ["another of this test"]);
+    }
+}

@@ -141,6 +141,12 @@ pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagno
     Ok(())
 }
 
+/// Runs code whose events go to the console.
+#[cfg(test)]
+pub(crate) fn log_to_console(run: impl FnOnce()) {
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(ToConsole), run);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
