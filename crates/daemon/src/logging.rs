@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal as _, Write};
-use std::sync::OnceLock;
 
+use parking_lot::RwLock;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
@@ -96,7 +96,7 @@ impl Visit for EventTexts {
 
 /// Sets the filter of the log that was started first.
 type SetFilter = Box<dyn Fn(EnvFilter) + Send + Sync>;
-static SET_FILTER: OnceLock<SetFilter> = OnceLock::new();
+static SET_FILTER: RwLock<Option<SetFilter>> = RwLock::new(None);
 
 /// Starts logging. A second call sets the level.
 ///
@@ -115,7 +115,7 @@ pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagno
         );
         Diagnostic::error(Code::E1000, message).at(Place::Named("flag --log-level".to_owned()))
     })?;
-    if let Some(set_filter) = SET_FILTER.get() {
+    if let Some(set_filter) = &*SET_FILTER.read() {
         set_filter(filter);
         return Ok(());
     }
@@ -136,20 +136,19 @@ pub(crate) fn start_logging(format: LogFormat, level: &str) -> Result<(), Diagno
     };
     if started.is_ok() {
         let set_filter = move |filter| drop(handle.reload(filter));
-        drop(SET_FILTER.set(Box::new(set_filter)));
+        *SET_FILTER.write() = Some(Box::new(set_filter));
     }
     Ok(())
 }
 
-/// Runs code whose events go to the console.
-#[cfg(test)]
-pub(crate) fn log_to_console(run: impl FnOnce()) {
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(ToConsole), run);
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::{Console, ConsoleStep, LogLevel, TakenConsole, report};
 
     #[test]
     fn a_log_that_cannot_be_written_is_no_error() {
@@ -181,5 +180,60 @@ mod tests {
             "{} bytes",
             long.len()
         );
+    }
+
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Console for Heard {
+        fn log(&self, level: LogLevel, line: &str) {
+            self.0.lock().push(format!("{level} {line}"));
+        }
+
+        fn report(&self, problem: &Diagnostic) {
+            self.0.lock().push(problem.message.clone());
+        }
+
+        fn print(&self, text: &str) {
+            self.0.lock().push(text.to_owned());
+        }
+
+        fn step(&self, step: ConsoleStep) {
+            self.0.lock().push(format!("{step:?}"));
+        }
+    }
+
+    /// Other tests of this process may report and log meanwhile.
+    fn own(heard: &Heard) -> Vec<String> {
+        let lines = heard.0.lock().clone();
+        lines
+            .into_iter()
+            .filter(|line| line.contains("of this test"))
+            .collect()
+    }
+
+    #[test]
+    fn the_last_console_that_was_taken_receives_messages_and_log_lines_until_it_is_given_back() {
+        let problem = |text: &str| [Diagnostic::warning(Code::E4005, text)];
+        let first = Arc::new(Heard::default());
+        let second = Arc::new(Heard::default());
+        let kept = TakenConsole::take(Arc::clone(&first) as Arc<dyn Console>);
+        let shorter = TakenConsole::take(Arc::clone(&second) as Arc<dyn Console>);
+        report(&problem("one of this test"), LogFormat::Text);
+        let log = tracing_subscriber::registry().with(ToConsole);
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(step = 3, name = %"a\nb", "an event of this test");
+        });
+        drop(shorter);
+        report(&problem("another of this test"), LogFormat::Json);
+        drop(kept);
+        assert_eq!(
+            own(&second),
+            [
+                "one of this test",
+                "WARN an event of this test step=3 name=a\\nb"
+            ]
+        );
+        assert_eq!(own(&first), ["another of this test"]);
     }
 }
