@@ -8,19 +8,16 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
-from trainyard import toml
+from trainyard import frames
 from trainyard.callbacks import Callback, Callbacks
 from trainyard.console import Console
 from trainyard.data import Texts, texts
+from trainyard.job import Job, job_file
 from trainyard.program import PACKAGE, Ended, ObservedProgram, Runner
-
-Job = Union[str, "os.PathLike[str]", Mapping[str, Any]]
-"""A job file, or the same tables and keys as a dictionary."""
 
 
 class JobError(Exception):
@@ -60,6 +57,8 @@ def train(
     settings: Texts = (),
     callbacks: Sequence[Callback] = (),
     runner: Runner | None = None,
+    data: Any = None,
+    eval_data: Any = None,
     quiet: bool = False,
     progress: bool | None = None,
 ) -> dict[str, Any]:
@@ -71,6 +70,9 @@ def train(
 
     `report["eval"]` has the metrics of the last step, or is None if the job has no evaluation.
 
+    `data` takes the place of `input.train.files`, and `eval_data` that of `input.eval.files`: a frame of pandas or polars, a table or
+    stream of Arrow, or a dictionary of arrays. They become files of Parquet, so that the job has the keys of that format.
+
     With `quiet`, nothing is printed: warnings about job and data are `trainyard.JobWarning` of `warnings`, and log lines those of
     the logger `trainyard` of `logging`. `progress=True` shows a bar of tqdm, also in notebooks, or a line of text where tqdm is not
     installed; `progress=False` shows none; by default, a terminal shows a line.
@@ -79,6 +81,7 @@ def train(
         path = Path(folder, "report.json")
         further = ["--report", str(path)]
         console = Console.of(quiet, progress)
+        settings = frames.settings(job, settings, folder, train=data, eval=eval_data)
         runner = runner or _observed(callbacks)
         run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
         report = dict(json.loads(path.read_text()))
@@ -93,13 +96,18 @@ def evaluate(
     settings: Texts = (),
     step: int | None = None,
     runner: Runner = PACKAGE,
+    data: Any = None,
     quiet: bool = False,
 ) -> dict[str, float]:
-    """Scores a checkpoint, by default the newest, and returns its metrics. `quiet` is that of `train`."""
+    """Scores a checkpoint, by default the newest, and returns its metrics.
+
+    `data` takes the place of `input.eval.files`, and `quiet` is that of `train`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "metrics.json")
         further = ["--format", "json", "--output", str(output), *_of_step(step)]
         console = Console.of(quiet, None)
+        settings = frames.settings_of_scores(job, settings, folder, data)
         run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
         return dict(json.loads(output.read_text())["metrics"])
 
@@ -112,15 +120,20 @@ def predict(
     input: Texts = (),
     step: int | None = None,
     runner: Runner = PACKAGE,
+    data: Any = None,
     quiet: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yields the predictions of a checkpoint, one dictionary per record.
 
-    `input` names files in the job's format; without it, the job's evaluation input is predicted. `quiet` is that of `train`.
+    `input` names files in the job's format, and `data` is what it is in `train`, without labels; without both, the job's evaluation
+    input is predicted. `quiet` is that of `train`.
     """
+    if data is not None and input:
+        raise ValueError("input and data exclude each other, given both")
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "predictions.jsonl")
         further = ["--output", str(output), *_of_step(step)]
+        settings = frames.settings_of_scores(job, settings, folder, data)
         if input:
             further += ["--input", *texts(input)]
         console = Console.of(quiet, None)
@@ -197,18 +210,6 @@ def run_task(job: Job, runner: Runner = PACKAGE) -> None:
         ended = runner.run(["run", "--job", path])
     if ended.code != 0:
         raise JobError("run", ended)
-
-
-@contextmanager
-def job_file(job: Job) -> Iterator[str]:
-    """Gives the path of a job file. The file of a dictionary exists until the context ends."""
-    if not isinstance(job, Mapping):
-        yield os.fspath(job)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "job.toml")
-        path.write_text(toml.dumps(job), encoding="utf-8")
-        yield str(path)
 
 
 def _observed(callbacks: Sequence[Callback]) -> Runner:

@@ -14,7 +14,7 @@ import torch
 from trainyard import _native, adapter
 from trainyard._native import CheckpointError
 from trainyard.checkpoint import Array, Checkpoint, ModelDir, UnknownIdError, Variable
-from trainyard.run import Job, job_file
+from trainyard.job import Job, job_file
 from trainyard.torch.adapter import BUILD_ROWS, constants_of
 from trainyard.torch.batch import Batch, RowIds
 from trainyard.torch.embedding import Embedding
