@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trainyard_daemon::{DiskWatch, LogFormat, StopSource, at_stop_signal, begin};
+use trainyard_daemon::{DiskWatch, LogFormat, StopSource, at_stop_signal, begin, taken_console};
 use trainyard_diagnostic::{Diagnostic, refuse_shell_parts};
 use trainyard_model::{Build, Error, ExportOnnx, Model, any_of, exportable_of};
 use trainyard_run_config::Job;
@@ -133,8 +133,11 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
     let command = match Command::<C>::try_parse_from(program.words()) {
         Ok(command) => command,
         Err(error) => {
-            let _ = error.print();
             let failed = error.use_stderr();
+            match taken_console() {
+                Some(console) => console.print(&error.to_string()),
+                None => drop(error.print()),
+            }
             return Ended {
                 code: if failed { USAGE } else { 0 },
                 messages: if failed {
@@ -142,6 +145,7 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
                 } else {
                     String::new()
                 },
+                problems: Vec::new(),
             };
         }
     };
@@ -162,10 +166,10 @@ fn run_commands<C: Commands>(program: &Program, build: Build, stop: &StopSource)
     };
     match command.action {
         Action::Train(train) => {
-            let (show, level) = if std::io::stderr().is_terminal() {
-                (Show::Line, "warn")
-            } else {
-                (Show::Nothing, "info")
+            let (show, level) = match taken_console() {
+                Some(_) => (Show::Console, "info"),
+                None if std::io::stderr().is_terminal() => (Show::Line, "warn"),
+                None => (Show::Nothing, "info"),
             };
             let outcome = with_log(&train.job, level);
             Ended::reported(

@@ -11,6 +11,8 @@ pub struct Ended {
     /// The messages of a failure, as they are on standard error. Empty after a success, and if only tasks in other
     /// processes have failed.
     pub messages: String,
+    /// The same, one by one. A wrong command line has none.
+    pub problems: Vec<Diagnostic>,
 }
 
 impl Ended {
@@ -19,17 +21,17 @@ impl Ended {
         Self {
             code,
             messages: String::new(),
+            problems: Vec::new(),
         }
     }
 
     /// Prints the messages of an outcome.
     pub(crate) fn reported(outcome: Result<(), Vec<Diagnostic>>, format: LogFormat) -> Self {
-        let messages = outcome
-            .as_ref()
-            .map_or_else(|problems| render_all(problems), |()| String::new());
+        let problems = outcome.as_ref().err().cloned().unwrap_or_default();
         Self {
             code: finish(outcome, format),
-            messages,
+            messages: render_all(&problems),
+            problems,
         }
     }
 }

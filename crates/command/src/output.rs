@@ -4,6 +4,7 @@ use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 
 use trainyard_chief::Report;
+use trainyard_daemon::taken_console;
 use trainyard_diagnostic::{Code, Diagnostic, system_problem};
 use trainyard_input::CompressedFile;
 use trainyard_model::Scores;
@@ -208,11 +209,15 @@ pub fn refuse_absent_folder(path: &Path) -> Result<(), Diagnostic> {
     }
 }
 
-/// Writes to standard output. A pipe that its reader has closed is no error.
+/// Writes to standard output, or to the console that has been taken. A pipe that its reader has closed is no error.
 ///
 /// # Errors
 /// The target is full.
 pub fn print(text: &str) -> Result<(), Diagnostic> {
+    if let Some(console) = taken_console() {
+        console.print(text);
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed(None, &error)),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
-use trainyard_daemon::{LogFormat, StopSource, report};
+use trainyard_daemon::{LogFormat, StopSource, report, taken_console};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
     BadRow, Cell, ColumnType, Compression, Format, Options, TypeKind, Value as Kept, column_types,
@@ -190,7 +190,10 @@ pub(crate) fn predict(
             // The reader has closed the pipe, or the caller has asked to stop: the remaining records were not read.
             return Ok(());
         }
-        let _ = writeln!(std::io::stderr(), "{}", seen.line());
+        match taken_console() {
+            Some(console) => console.print(&format!("{}\n", seen.line())),
+            None => drop(writeln!(std::io::stderr(), "{}", seen.line())),
+        }
         seen.verdict(&job)
     };
     work().map_err(|problem| vec![problem])

@@ -1,4 +1,4 @@
-//! The progress line of a terminal.
+//! The progress of a run: a line of the terminal, or steps for the console that has been taken.
 #![expect(
     clippy::disallowed_types,
     reason = "the rate on the terminal is that of the wall clock"
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use trainyard_daemon::{ConsoleStep, taken_console};
 use trainyard_trainer::OnStep;
 
 /// Time between two redraws of the line.
@@ -18,8 +19,24 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) enum Show {
     /// A line on the terminal.
     Line,
+    /// Steps for the console that has been taken.
+    Console,
     /// Nothing: log lines say what happens.
     Nothing,
+}
+
+/// Returns a function that passes steps to the console that has been taken.
+pub(crate) fn console_steps(max_steps: Option<u64>) -> OnStep {
+    let console = taken_console();
+    Arc::new(move |step: &trainyard_trainer::Progress| {
+        if let Some(console) = &console {
+            console.step(ConsoleStep {
+                global_step: step.global_step,
+                max_steps,
+                loss: step.loss,
+            });
+        }
+    })
 }
 
 /// Returns a function that redraws the line after a step, and the line itself, which the caller clears at the end.

@@ -21,7 +21,7 @@ use crate::data_warnings::report_at_start;
 use crate::disk_space::{CheckpointBytes, check_space};
 use crate::output::{STOPPED, print, refuse_absent_folder, refuse_untrained, result_line, table};
 use crate::output_form::{JSON, refuse_other_ending};
-use crate::progress::{Show, progress_line};
+use crate::progress::{Show, console_steps, progress_line};
 use crate::targets::refuse_own_file;
 use crate::times_of_files::{compare_times_of_evaluations, compare_times_of_training};
 use crate::up::{read_evaluation, share_of_cores};
@@ -243,6 +243,7 @@ pub(crate) async fn alone(
     let (draw, bar) = progress_line(job.train.max_steps);
     let draw = match show {
         Show::Line => draw,
+        Show::Console => console_steps(job.train.max_steps),
         Show::Nothing => Arc::new(|_: &_| {}),
     };
     let own = mirror(shard.clone());

@@ -12,6 +12,7 @@ mod admin;
 mod arguments;
 mod authorization;
 mod connection_limit;
+mod console;
 mod context;
 mod disk;
 mod disk_watch;
@@ -43,6 +44,7 @@ pub use arguments::{
     TLS_DIR, TOKEN_FILE, path_by,
 };
 pub use authorization::Caller;
+pub use console::{Console, ConsoleStep, LogLevel, TakenConsole, taken_console};
 pub use context::Context;
 pub use disk::{are_on_one_disk, free_bytes, is_in_memory};
 pub use disk_watch::DiskWatch;

@@ -18,7 +18,8 @@ use trainyard_tensor::{sigmoid, softmax_in_place};
 
 use crate::Prediction;
 pub use metrics::HeadMetrics;
-pub(crate) use tasks::{Heads, LabelFields, NamedHead};
+pub(crate) use tasks::NamedHead;
+pub use tasks::{Heads, LabelFields, Task};
 
 /// A head: it turns logits into loss, predictions and metrics.
 #[derive(Debug, Clone, PartialEq)]

@@ -50,6 +50,13 @@ impl<N: Network> NetworkModel<N> {
     /// The network cannot be built, or returns other lengths than its input and the label need; a feature has ids and no
     /// embedding; an optimizer is out of range.
     pub fn from_job(job: &Job) -> Result<Self, Error> {
+        if job.model.kind.has_tasks() {
+            return Err(Error::Invalid(format!(
+                "model.kind = \"{}\" has a head for each task, and a Network has one head: name custom_estimator, or implement \
+                 Model over Heads",
+                job.model.kind.name()
+            )));
+        }
         let head = Head::new(&job.model, &job.input.label);
         let features = N::features(job);
         check_features(&features)?;

@@ -16,6 +16,9 @@ use trainyard_variable::{Access, DynamicTable, Read, Reads};
 use crate::matrices::{Matrix, MatrixLookups, TableLookup};
 use crate::row_ids::RowIds;
 
+/// Most rows of a dynamic table that neither the job nor the module bounds.
+const ROWS_MAX: u32 = 1_000_000;
+
 /// An embedding of the module: a feature, and the table in which its ids are looked up.
 #[derive(Debug, Clone, FromPyObject)]
 pub(crate) struct Lookup {
@@ -25,9 +28,9 @@ pub(crate) struct Lookup {
     pub(crate) table: String,
     /// Values of a vector.
     pub(crate) dimension: usize,
-    /// Most rows of a dynamic table, if the job does not describe the feature.
-    pub(crate) rows_max: u32,
-    /// Text between several values of a field, if the job does not describe the feature: one byte.
+    /// Most rows of a dynamic table; absent = those of the feature, or [`ROWS_MAX`] if the job does not describe it.
+    pub(crate) rows_max: Option<u32>,
+    /// Text between several values of a field, one byte; absent = that of the feature.
     pub(crate) separator: Option<String>,
     /// Initializer of the vectors, as JSON.
     pub(crate) initializer: String,
@@ -284,22 +287,25 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
         initializer: None,
         regularizer: None,
     }));
+    let separator = match lookup.separator.as_deref().map(str::as_bytes) {
+        None => None,
+        Some([separator]) => Some(*separator),
+        Some(_) => return invalid("must have a separator of one byte"),
+    };
     let known = features
         .iter_mut()
         .find(|feature| feature.name == lookup.feature);
     let Some(feature) = known else {
-        let separator = match lookup.separator.as_deref().map(str::as_bytes) {
-            None => None,
-            Some([separator]) => Some(*separator),
-            Some(_) => return invalid("must have a separator of one byte"),
-        };
+        if let Some(reason) = renamed(&lookup.feature, features) {
+            return invalid(&reason);
+        }
         features.push(FeatureConfig {
             name: lookup.feature.clone(),
             kind: FeatureKind::Dynamic {
                 column: lookup.feature.clone(),
                 integers: false,
                 table: DynamicConfig {
-                    rows_max: lookup.rows_max,
+                    rows_max: lookup.rows_max.unwrap_or(ROWS_MAX),
                     admit_after: 1,
                     expire_after_steps: None,
                     expire_after_secs: None,
@@ -316,9 +322,68 @@ fn embed(place: usize, all: &[Lookup], features: &mut Vec<FeatureConfig>) -> Res
     if matches!(feature.kind, FeatureKind::Numeric(_)) {
         return invalid("has numbers, which are no ids: bucketize the feature in the job");
     }
+    if let Some(reason) = contradiction(lookup, separator, feature) {
+        return invalid(&reason);
+    }
     feature.wide = false;
     feature.deep = deep;
     Ok(())
+}
+
+/// Returns why the values of a column must not be looked up as they are: features of the job that have other names read the
+/// column, and the embedding probably means one of them. A cross reads several columns and has the name of none.
+fn renamed(column: &str, features: &[FeatureConfig]) -> Option<String> {
+    let of_column = features.iter().filter(|feature| match &feature.kind {
+        FeatureKind::Numeric(numbers) | FeatureKind::Bucketized { numbers, .. } => {
+            numbers.column == column
+        }
+        FeatureKind::Hashed { column: own, .. }
+        | FeatureKind::Vocabulary { column: own, .. }
+        | FeatureKind::Identity { column: own, .. }
+        | FeatureKind::Dynamic { column: own, .. } => own == column,
+        FeatureKind::Crossed { .. } => false,
+    });
+    let names: Vec<_> = of_column.map(|feature| feature.name.as_str()).collect();
+    let first = names.first()?;
+    Some(format!(
+        "names no feature of the job, and a [[feature]] of another name reads the column `{column}`: `{}`. Write \
+         Embedding(\"{first}\", ...), or give that [[feature]] the key name = \"{column}\". For the values of the column as \
+         they are, add a [[feature]] of column = \"{column}\" and kind = \"dynamic\"",
+        names.join("`, `")
+    ))
+}
+
+/// Returns why a lookup and its feature contradict each other: the feature says how its column is split, and how many
+/// rows a table has.
+fn contradiction(
+    lookup: &Lookup,
+    separator: Option<u8>,
+    feature: &FeatureConfig,
+) -> Option<String> {
+    if separator.is_some() && separator != feature.separator {
+        let quoted = |separator: Option<u8>| {
+            separator.map_or("none".to_owned(), |byte| {
+                format!("\"{}\"", char::from(byte).escape_default())
+            })
+        };
+        return Some(format!(
+            "has the separator {}, and the feature has {}: give the [[feature]], or each embedding of the column, the same one",
+            quoted(separator),
+            quoted(feature.separator)
+        ));
+    }
+    let given = lookup.rows_max?;
+    match &feature.kind {
+        FeatureKind::Dynamic { table, .. } if table.rows_max == given => None,
+        FeatureKind::Dynamic { table, .. } => Some(format!(
+            "has rows_max = {given}, and the feature has {}: give the [[feature]], or each embedding of the column, the same one",
+            table.rows_max
+        )),
+        _ => Some(format!(
+            "has rows_max = {given}, and the [[feature]] has a row for each of its ids: remove the argument, or make the feature \
+             one of the kind `dynamic`"
+        )),
+    }
 }
 
 impl Lookups {

@@ -5,6 +5,7 @@ mod callbacks;
 mod checkpoint;
 mod columns;
 mod command;
+mod console;
 mod failure;
 mod interrupts;
 mod matrices;

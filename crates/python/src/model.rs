@@ -11,8 +11,8 @@ use serde_json::json;
 use trainyard_feature_column::fingerprint64;
 use trainyard_input::{Batch, Cells, FieldKind, Position, Schema};
 use trainyard_model::{
-    Callbacks, Error, Head, HeadMetrics, Model, Outcome, Prediction, Scores, add_penalty,
-    want_example_weight,
+    Callbacks, Error, HeadMetrics, Heads, LabelFields, Model, Outcome, Prediction, Scores,
+    add_penalty, want_example_weight,
 };
 use trainyard_optimizer::OptimizerConfig;
 use trainyard_run_config::{FeatureConfig, Job};
@@ -36,10 +36,10 @@ pub(crate) struct PythonModel {
     variables: Variables,
     schema: Schema,
     serving_schema: Schema,
-    label_field: usize,
+    label_fields: LabelFields,
     weight_field: Option<usize>,
     group_field: Option<usize>,
-    head: Head,
+    heads: Heads,
     callbacks: Option<PythonCallbacks>,
     description: serde_json::Value,
     /// Values that the model's code makes, each with its type and a digest.
@@ -49,7 +49,7 @@ pub(crate) struct PythonModel {
 /// The metrics of an evaluation: those of the head for batches with logits, and those of the user's code.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    of_head: Option<HeadMetrics>,
+    of_heads: Option<Vec<HeadMetrics>>,
     /// The object in which the package keeps the sums of the user's metrics; absent before the first batch.
     own: Option<Py<PyAny>>,
     /// The user's metrics of the batches so far.
@@ -96,15 +96,15 @@ impl PythonModel {
             .map_err(at_build)?;
         let mut serving_schema = Schema::default();
         let columns = Columns::new(job, tables, &mut serving_schema)?;
-        let head = Head::new(&job.model, &job.input.label);
+        let heads = Heads::new(job);
         let mut schema = serving_schema.clone();
-        let label_field = head.want(&mut schema);
+        let label_fields = heads.want(&mut schema);
         let weight = job.input.weight_column.as_ref();
         let weight_field = weight.map(|column| want_example_weight(&mut schema, column));
         let group = job.eval.group_auc_column.as_ref();
         let group_field = group.map(|column| schema.want(column, FieldKind::BYTES));
         let described: Described = module
-            .call_method1("parameters", (columns.shown(), head.units()))
+            .call_method1("parameters", (columns.shown(), heads.units()))
             .and_then(|parameters| parameters.extract())
             .map_err(at_build)?;
         let variables = Variables::new(job, &columns, described)?;
@@ -144,10 +144,10 @@ impl PythonModel {
             variables,
             schema,
             serving_schema,
-            label_field,
+            label_fields,
             weight_field,
             group_field,
-            head,
+            heads,
             callbacks,
             constants,
         })
@@ -231,6 +231,24 @@ fn refuse_names_of_the_head(of_head: &Scores, own: &Scores) -> Result<(), Error>
     }
 }
 
+/// Adds the outputs of the user's own to the predictions of a row.
+///
+/// # Errors
+/// An output has the name of a prediction.
+fn with_others(
+    (mut predictions, others): (BTreeMap<String, Prediction>, BTreeMap<String, Prediction>),
+) -> PyResult<BTreeMap<String, Prediction>> {
+    for (name, value) in others {
+        if predictions.contains_key(&name) {
+            return Err(PyValueError::new_err(format!(
+                "the output `{name}` of forward has the name of a prediction of the head: give it another name"
+            )));
+        }
+        predictions.insert(name, value);
+    }
+    Ok(predictions)
+}
+
 /// Copies an array of 32-bit floats.
 fn floats(array: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     let array = array.cast::<PyArray1<f32>>()?.try_readonly()?;
@@ -259,16 +277,18 @@ impl Model for PythonModel {
     }
 
     fn features(&self, batch: &Batch) -> Result<Features, Error> {
-        let labelled = batch.columns.len() == self.schema.fields.len()
-            && batch.columns.len() > self.label_field;
+        let labelled = batch.columns.len() == self.schema.fields.len();
         let labels = labelled
-            .then(|| self.head.labels(batch, self.label_field))
+            .then(|| self.heads.labels(batch, &self.label_fields))
             .transpose()?;
         let field = self.weight_field.filter(|_| labelled);
         let weights = match field.map(|field| &batch.columns[field].cells) {
             Some(Cells::Float(weights)) => Some(weights.clone()),
             _ => None,
         };
+        let weights = labelled
+            .then(|| self.heads.weights(batch, &self.label_fields, weights))
+            .flatten();
         let field = self.group_field.filter(|_| labelled);
         let groups = match field.map(|field| &batch.columns[field].cells) {
             Some(Cells::Bytes(texts)) => {
@@ -325,7 +345,7 @@ impl Model for PythonModel {
                     }
                     Loss::Head => {
                         let logits = module.call_method1("forward", (batch, values))?;
-                        let loss = self.head.loss(&floats(&logits)?, labels, weights, delta);
+                        let loss = self.heads.loss(&floats(&logits)?, labels, weights, delta);
                         let delta = PyArray1::from_slice(python, delta);
                         let found: Bound<'_, PyList> =
                             module.call_method1("backward", (delta,))?.extract()?;
@@ -381,19 +401,19 @@ impl Model for PythonModel {
             evaluate().map_err(|error| self.failed(python, error, features))
         })?;
         if let Some(logits) = logits {
-            let of_head = metrics.of_head.get_or_insert_default();
+            let of_heads = metrics.of_heads.get_or_insert_with(|| self.heads.metrics());
             let groups = features.groups.as_deref();
-            of_head.add(&self.head, &logits, labels, weights, groups);
+            self.heads.add(of_heads, &logits, labels, weights, groups);
             if is_first {
-                refuse_names_of_the_head(&of_head.scores(&self.head), &metrics.scores)?;
+                refuse_names_of_the_head(&self.heads.scores(of_heads), &metrics.scores)?;
             }
         }
         Ok(())
     }
 
     fn scores(&self, metrics: &Metrics) -> Scores {
-        let of_head = metrics.of_head.as_ref();
-        let mut scores = of_head.map_or_else(Scores::default, |found| found.scores(&self.head));
+        let of_heads = metrics.of_heads.as_ref();
+        let mut scores = of_heads.map_or_else(Scores::default, |found| self.heads.scores(found));
         scores.extend(metrics.scores.clone());
         scores
     }
@@ -415,9 +435,17 @@ impl Model for PythonModel {
                 if let Ok(found) = found.cast::<PyDict>() {
                     return by_row(found, features.rows);
                 }
-                let logits = floats(&found)?;
-                let rows = logits.chunks_exact(self.head.units());
-                Ok(rows.map(|logits| self.head.predict(logits)).collect())
+                let both: Option<(Bound<'_, PyAny>, Bound<'_, PyDict>)> = found.extract().ok();
+                let logits = floats(both.as_ref().map_or(&found, |(logits, _)| logits))?;
+                let rows = logits.chunks_exact(self.heads.units());
+                let predictions = rows.map(|logits| self.heads.predict(logits));
+                match both {
+                    None => Ok(predictions.collect()),
+                    Some((_, others)) => {
+                        let others = by_row(&others, features.rows)?;
+                        predictions.zip(others).map(with_others).collect()
+                    }
+                }
             };
             predict().map_err(|error| self.failed(python, error, features))
         })

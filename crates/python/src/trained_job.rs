@@ -7,9 +7,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::{PyErr, PyResult, pyclass, pyfunction, pymethods};
 use trainyard_diagnostic::{Diagnostic, render_all};
 use trainyard_input::Schema;
-use trainyard_model::Head;
+use trainyard_model::Heads;
 use trainyard_model_dir::JOB_AS_RUN;
-use trainyard_run_config::{Agreement, Job};
+use trainyard_run_config::{Agreement, FeatureConfig, FeatureKind, Job};
 
 use crate::checkpoint::failed;
 use crate::columns::{Columns, Lookup};
@@ -44,11 +44,12 @@ impl TrainedJob {
         }))
     }
 
-    /// Reads a job file.
+    /// Reads a job file, with changes as those of `--set`.
     #[staticmethod]
-    fn of_file(path: PathBuf) -> PyResult<Self> {
+    #[pyo3(signature = (path, settings=Vec::new()))]
+    fn of_file(path: PathBuf, settings: Vec<String>) -> PyResult<Self> {
         Ok(Self {
-            job: Job::load(Path::new(&path), &[]).map_err(wrong)?,
+            job: Job::load(Path::new(&path), &settings).map_err(wrong)?,
         })
     }
 
@@ -64,9 +65,26 @@ impl TrainedJob {
         Ok(columns.shown())
     }
 
-    /// Returns the width of the logits.
+    /// Returns the columns of ids that hold several values in a field, each with the text between them.
+    fn separators(&self) -> Vec<(String, String)> {
+        let of_feature = |feature: &FeatureConfig| {
+            let column = match &feature.kind {
+                FeatureKind::Hashed { column, .. }
+                | FeatureKind::Vocabulary { column, .. }
+                | FeatureKind::Dynamic { column, .. } => column.clone(),
+                FeatureKind::Numeric(_)
+                | FeatureKind::Bucketized { .. }
+                | FeatureKind::Identity { .. }
+                | FeatureKind::Crossed { .. } => return None,
+            };
+            Some((column, char::from(feature.separator?).to_string()))
+        };
+        self.job.features.iter().filter_map(of_feature).collect()
+    }
+
+    /// Returns the number of logits of a record.
     fn units(&self) -> usize {
-        Head::new(&self.job.model, &self.job.input.label).units()
+        Heads::new(&self.job).units()
     }
 
     /// Describes how the job that trained values, one line for each key, differs from this one with the constants of a module;

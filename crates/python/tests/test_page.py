@@ -26,6 +26,12 @@ def programs(of_a_model: bool) -> list[str]:
     return [block for block in blocks("python") if ("__main__" in block) is of_a_model]
 
 
+def job_of(program: str) -> str:
+    """Returns the job of a program of the page: the next block if that is one, otherwise the first job."""
+    block = re.match(r"\s*```toml\n(.*?)^```", PAGE.partition(f"```python\n{program}```")[2], flags=re.DOTALL | re.MULTILINE)
+    return block[1] if block else blocks("toml")[0]
+
+
 def skip_without_frameworks(program: str) -> None:
     """Skips the test if a framework that the program imports is not installed."""
     for framework in ("torch", "jax"):
@@ -48,7 +54,7 @@ def test_a_model_of_the_page_trains(program: str, folder: Path) -> None:
     skip_without_frameworks(program)
     clicks.write(folder)
     Path("train.py").write_text(program)
-    Path("job.toml").write_text(blocks("toml")[0])
+    Path("job.toml").write_text(job_of(program))
     ended = ran(sys.executable, "train.py", "train", "job.toml", folder=folder)
     assert ended.returncode == 0, ended.stderr
     assert "trained to step 300" in ended.stdout

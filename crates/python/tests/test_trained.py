@@ -294,6 +294,17 @@ def test_inputs_that_do_not_fit_are_refused(folder: Path) -> None:
         module(batch)
 
 
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_ids_have_weights_where_those_of_the_training_had(is_weighted: bool, folder: Path) -> None:
+    job, batch = tabled(folder, "sum", is_weighted)
+    module = ty.load(job["model_dir"], with_tables.build)
+    items = batch["items"]
+    other = items[0] if isinstance(items, tuple) else (items, torch.ones(items.shape))
+    wanted = "has weights .* a pair of ids and weights" if is_weighted else "has no weights .* its ids alone"
+    with pytest.raises(ValueError, match=f"the feature `items` {wanted}"):
+        module({**batch, "items": other})
+
+
 class Wider(with_tables.Net):
     """A module with a table of another dimension."""
 

@@ -77,7 +77,7 @@ const fn kind(family: Family, goal: Goal) -> ModelKind {
 
 impl ModelKind {
     /// Every kind with its name in a job file.
-    pub const NAMES: [(&'static str, Self); 46] = [
+    pub const NAMES: [(&'static str, Self); 47] = [
         (
             "baseline_classifier",
             kind(Family::Baseline, Goal::Classifier),
@@ -160,6 +160,7 @@ impl ModelKind {
         ("custom_classifier", kind(Family::Custom, Goal::Classifier)),
         ("custom_regressor", kind(Family::Custom, Goal::Regressor)),
         ("custom_estimator", kind(Family::Custom, Goal::Estimator)),
+        ("custom_multi_task", kind(Family::Custom, Goal::Tasks)),
     ];
 
     /// Returns the name in a job file.

@@ -1,6 +1,6 @@
 //! Heads of a model: one, or one for each of several tasks.
 //!
-//! Each task has its share of the logits, a label in a column of its own, and a weight. A record whose label is missing does not count
+//! A custom model uses [`Heads`] as the premade ones do. Each task has its share of the logits, a label in a column of its own, and a weight. A record whose label is missing does not count
 //! in the task: loss and metrics are those of the other records. Such a label is NaN.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::{Error, Prediction, Scores, want_example_weight};
 
 /// The heads of a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Heads {
+pub enum Heads {
     /// The head of a model of one task.
     One(Head),
     /// Those of several tasks, in the order of their logits.
@@ -24,7 +24,7 @@ pub(crate) enum Heads {
 
 /// A task of a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Task {
+pub struct Task {
     name: String,
     head: Head,
     /// Weight of its loss in the loss of the model.
@@ -34,7 +34,7 @@ pub(crate) struct Task {
 
 /// Fields of the labels, and of the weights of examples in single tasks.
 #[derive(Debug, Clone)]
-pub(crate) struct LabelFields {
+pub struct LabelFields {
     pub(crate) labels: Vec<usize>,
     pub(crate) weights: Vec<Option<usize>>,
 }
@@ -128,7 +128,7 @@ pub(crate) struct NamedHead<'a> {
 
 impl Heads {
     /// Returns the heads of a job's model.
-    pub(crate) fn new(job: &Job) -> Self {
+    pub fn new(job: &Job) -> Self {
         let model = &job.model;
         if !model.kind.has_tasks() {
             return Self::One(Head::new(model, &job.input.label));
@@ -138,7 +138,7 @@ impl Heads {
     }
 
     /// Returns whether the model has one task.
-    pub(crate) fn is_one(&self) -> bool {
+    pub fn is_one(&self) -> bool {
         matches!(self, Self::One(_))
     }
 
@@ -157,7 +157,7 @@ impl Heads {
     }
 
     /// Returns the number of logits of each head.
-    pub(crate) fn units_of_each(&self) -> Vec<usize> {
+    pub fn units_of_each(&self) -> Vec<usize> {
         match self {
             Self::One(head) => vec![head.units()],
             Self::OfTasks(tasks) => tasks.iter().map(|task| task.head.units()).collect(),
@@ -165,7 +165,7 @@ impl Heads {
     }
 
     /// Returns the number of logits of a record.
-    pub(crate) fn units(&self) -> usize {
+    pub fn units(&self) -> usize {
         match self {
             Self::One(head) => head.units(),
             Self::OfTasks(tasks) => tasks.iter().map(|task| task.head.units()).sum(),
@@ -173,7 +173,7 @@ impl Heads {
     }
 
     /// Adds the labels, and the weights of single tasks, to the wanted columns. Returns their fields.
-    pub(crate) fn want(&self, schema: &mut Schema) -> LabelFields {
+    pub fn want(&self, schema: &mut Schema) -> LabelFields {
         let tasks = match self {
             Self::One(head) => {
                 return LabelFields {
@@ -203,7 +203,7 @@ impl Heads {
     ///
     /// # Errors
     /// A label is unknown to its head, or out of range.
-    pub(crate) fn labels(&self, batch: &Batch, fields: &LabelFields) -> Result<Vec<f32>, Error> {
+    pub fn labels(&self, batch: &Batch, fields: &LabelFields) -> Result<Vec<f32>, Error> {
         match self {
             Self::One(head) => head.labels(batch, fields.labels[0]),
             Self::OfTasks(tasks) => {
@@ -220,7 +220,7 @@ impl Heads {
 
     /// Returns the weights of a batch's examples, given those of `input.weight_column`: one for each record, or in several tasks
     /// one for each record and task.
-    pub(crate) fn weights(
+    pub fn weights(
         &self,
         batch: &Batch,
         fields: &LabelFields,
@@ -250,7 +250,7 @@ impl Heads {
 
     /// Writes the gradient of the loss with respect to each logit, and returns the loss: that of the head, or the sum of weight
     /// times loss of the tasks.
-    pub(crate) fn loss(
+    pub fn loss(
         &self,
         logits: &[f32],
         labels: &[f32],
@@ -283,12 +283,12 @@ impl Heads {
     }
 
     /// Returns the metrics of no record, for each head.
-    pub(crate) fn metrics(&self) -> Vec<HeadMetrics> {
+    pub fn metrics(&self) -> Vec<HeadMetrics> {
         vec![HeadMetrics::default(); self.units_of_each().len()]
     }
 
     /// Adds a batch to the metrics. `groups` holds the group of each record, in a model of one task.
-    pub(crate) fn add(
+    pub fn add(
         &self,
         metrics: &mut [HeadMetrics],
         logits: &[f32],
@@ -312,7 +312,7 @@ impl Heads {
     /// Returns the metrics so far: those of the head, or those of the tasks by `task/metric`, and `loss` and `average_loss` of the
     /// model, the sums of weight times that of the task. A task without records, or of weight 0 in all of them, has
     /// none, and does not count.
-    pub(crate) fn scores(&self, metrics: &[HeadMetrics]) -> Scores {
+    pub fn scores(&self, metrics: &[HeadMetrics]) -> Scores {
         let tasks = match self {
             Self::One(head) => return metrics[0].scores(head),
             Self::OfTasks(tasks) => tasks,
@@ -334,7 +334,7 @@ impl Heads {
     }
 
     /// Returns an example's predictions: those of the head by TensorFlow's keys, or those of the tasks by `task/key`.
-    pub(crate) fn predict(&self, logits: &[f32]) -> BTreeMap<String, Prediction> {
+    pub fn predict(&self, logits: &[f32]) -> BTreeMap<String, Prediction> {
         let tasks = match self {
             Self::One(head) => return head.predict(logits),
             Self::OfTasks(tasks) => tasks,

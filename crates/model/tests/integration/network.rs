@@ -252,6 +252,22 @@ fn a_row_of_the_input_is_in_the_order_of_the_features() {
 }
 
 #[test]
+fn a_network_refuses_a_job_of_several_tasks() {
+    let tasks = "kind = \"custom_multi_task\"\ntask = [{ name = \"click\", head = \"binary\", label = { column = \"y\" } }]";
+    let text = JOB
+        .replace("label = { column = \"y\" }\n", "")
+        .replace("kind = \"custom_regressor\"", tasks);
+    let job = Job::parse(Path::new("job.toml"), &text, &[]).unwrap();
+    let error = NetworkModel::<Tanh>::from_job(&job)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("custom_multi_task") && error.contains("a Network has one head"),
+        "{error}"
+    );
+}
+
+#[test]
 fn mistakes_of_a_network_are_reported_before_training() {
     let told = |from: &str, to: &str| {
         let error = NetworkModel::<Tanh>::from_job(&job(from, to)).unwrap_err();

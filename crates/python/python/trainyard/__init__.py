@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trainyard._native import CheckpointError
 from trainyard._native import version as _version
 from trainyard.callbacks import Callback, Step
+from trainyard.console import JobWarning
 from trainyard.run import JobError, evaluate, export, predict, train
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __version__ = _version()
 
 __all__ = [
-    "Callback", "CheckpointError", "JobError", "Step", "UnknownIdError", "Vectors", "evaluate", "export", "fingerprint64",
+    "Callback", "CheckpointError", "JobError", "JobWarning", "Step", "UnknownIdError", "Vectors", "evaluate", "export", "fingerprint64",
     "lookup", "predict", "train", "vectors",
 ]
 

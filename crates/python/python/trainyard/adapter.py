@@ -32,12 +32,9 @@ Input = tuple[int, Array, list[MatrixLookups], list[Ids]]
 """Rows, numbers, the lookups in each matrix, and the ids of features without embedding."""
 Shown = tuple[dict[str, tuple[int, int]], list[str]]
 """First column and width of each numeric feature, and the names of the other features that no embedding looks up."""
-Predictions = Union[Array, dict[str, Any]]
-"""Logits, from which the head of the job predicts; or flat arrays and lists of texts by their keys."""
-
-
-ROWS_MAX = 1_000_000
-"""Most rows of a table, unless an embedding says otherwise."""
+Predictions = Union[Array, tuple[Array, dict[str, Array]], dict[str, Any]]
+"""Logits, from which the head of the job predicts, or those and outputs of the model's own; or flat arrays and lists of texts by their
+keys."""
 
 
 def params_of(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +49,7 @@ class Lookup:
     feature: str
     table: str
     dimension: int
-    rows_max: int
+    rows_max: int | None
     separator: str | None
     initializer: str
     optimizer: str | None
@@ -97,7 +94,7 @@ class Lookup:
             feature=feature,
             table=table or feature,
             dimension=dimension,
-            rows_max=ROWS_MAX if rows_max is None else rows_max,
+            rows_max=rows_max,
             separator=separator,
             initializer=json.dumps(rule),
             optimizer=None if optimizer is None else optimizer.to_json(),
@@ -253,5 +250,5 @@ class Adapter:
         raise NotImplementedError
 
     def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
-        """Returns the logits or predictions of a batch without labels."""
+        """Returns the logits or predictions of a batch without labels. The logits of several tasks are side by side."""
         raise NotImplementedError

@@ -146,7 +146,13 @@ class Batch(Mapping[str, Array]):
     def __getitem__(self, feature: str) -> Array:
         if feature in self._numbers:
             return self._numbers[feature]
-        found = _one_id_a_row(self.ids(feature))
+        ids = self.ids(feature)
+        if ids[2] is not None:
+            raise ValueError(
+                f"the ids of `{feature}` have weights, which an array of ids leaves out: look them up with an Embedding, or read "
+                f'both from batch.ids("{feature}")'
+            )
+        found = _one_id_a_row(ids)
         if found is None:
             raise ValueError(f"`{feature}` has several ids in a row, and is no array: look it up with an Embedding")
         return found
@@ -161,8 +167,8 @@ class Batch(Mapping[str, Array]):
         return self._ids[feature]
 
     def dense(self) -> dict[str, Array]:
-        """Returns the features that are arrays: numbers, and ids of which each row has at most one, or -1."""
-        found = {name: _one_id_a_row(ids) for name, ids in self._ids.items()}
+        """Returns the features that are arrays: numbers, and ids without weights of which each row has at most one, or -1."""
+        found = {name: _one_id_a_row(ids) for name, ids in self._ids.items() if ids[2] is None}
         return {**self._numbers, **{name: values for name, values in found.items() if values is not None}}
 
     def places(self, embedding: Embedding) -> Places:
@@ -223,6 +229,10 @@ class Adapter(adapter.Adapter):
     def __init__(self, build: Build, job: str) -> None:
         """Builds the model of a job, which is JSON."""
         settings = json.loads(job)["model"]
+        if settings.get("tasks"):
+            raise ValueError(
+                "a job of several tasks has a module of PyTorch, by trainyard.torch: name another model.kind, such as custom_estimator"
+            )
         self._model = build(adapter.params_of(settings))
         if not isinstance(self._model, Model):
             raise TypeError(f"a model must be a trainyard.numpy.Model, given a {type(self._model).__name__}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 from trainyard import _native
 from trainyard.callbacks import Callbacks, role_of
+from trainyard.console import Console
 
 if TYPE_CHECKING:
     from trainyard.adapter import Adapter
@@ -32,16 +33,19 @@ class Ended(NamedTuple):
     """Exit code."""
     messages: str
     """The messages of a failure, as they are on standard error."""
+    problems: Sequence[tuple[str, str, str | None]] = ()
+    """The same one by one: code, text, and place. A wrong command line has none."""
 
 
 class Runner(Protocol):
     """Runs command lines in this process."""
 
-    def run(self, arguments: Sequence[str], *, owns_signals: bool = False) -> Ended:
+    def run(self, arguments: Sequence[str], *, owns_signals: bool = False, console: Console | None = None) -> Ended:
         """Runs the command line with these arguments.
 
         Handlers of Python receive the signals meanwhile: an exception of theirs, such as KeyboardInterrupt, ends the run, and is
-        raised when the run has ended. With `owns_signals`, the run catches the signals itself, as the command does.
+        raised when the run has ended. With `owns_signals`, the run catches the signals itself, as the command does. `console`
+        receives what the run would print.
         """
         ...
 
@@ -55,11 +59,11 @@ class Program:
     leading: list[str]
     """Its first arguments: the script, or a module."""
 
-    def run(self, arguments: Sequence[str], *, owns_signals: bool = False) -> Ended:
+    def run(self, arguments: Sequence[str], *, owns_signals: bool = False, console: Console | None = None) -> Ended:
         """Runs the command line with these arguments."""
         _check_process(arguments)
         with _terminable(owns_signals):
-            return Ended(*_native.run_command(self, list(arguments), owns_signals))
+            return Ended(*_native.run_command(self, list(arguments), owns_signals, None, console))
 
 
 @dataclass(frozen=True)
@@ -69,14 +73,14 @@ class ObservedProgram:
     program: Program
     callbacks: Callbacks
 
-    def run(self, arguments: Sequence[str], *, owns_signals: bool = False) -> Ended:
+    def run(self, arguments: Sequence[str], *, owns_signals: bool = False, console: Console | None = None) -> Ended:
         """Runs the command line with these arguments."""
         _check_process(arguments)
         with _terminable(owns_signals):
             return _within(
                 self.callbacks,
                 arguments,
-                lambda: _native.run_command(self.program, list(arguments), owns_signals, self.callbacks),
+                lambda: _native.run_command(self.program, list(arguments), owns_signals, self.callbacks, console),
             )
 
 
@@ -89,7 +93,7 @@ class ModelProgram:
     """Builds the model of a job, which is JSON."""
     callbacks: Callbacks | None = None
 
-    def run(self, arguments: Sequence[str], *, owns_signals: bool = False) -> Ended:
+    def run(self, arguments: Sequence[str], *, owns_signals: bool = False, console: Console | None = None) -> Ended:
         """Runs the command line with these arguments."""
         _check_process(arguments)
         if arguments[:1] == ["up"] and self.program == PACKAGE:
@@ -102,7 +106,7 @@ class ModelProgram:
             return _within(
                 self.callbacks,
                 arguments,
-                lambda: _native.run_module(self.program, list(arguments), owns_signals, self._built),
+                lambda: _native.run_module(self.program, list(arguments), owns_signals, self._built, console),
             )
 
     def _built(self, job: str) -> Adapter:
@@ -112,7 +116,9 @@ class ModelProgram:
 
 
 def _within(
-    callbacks: Callbacks | None, arguments: Sequence[str], run: Callable[[], tuple[int, str]]
+    callbacks: Callbacks | None,
+    arguments: Sequence[str],
+    run: Callable[[], tuple[int, str, list[tuple[str, str, str | None]]]],
 ) -> Ended:
     """Runs between the begin and the end of callbacks, if the command has events for them."""
     if callbacks is None or arguments[:1] not in (["train"], ["run"]):
@@ -168,7 +174,7 @@ def _refused(problem: str, remedy: str) -> Ended:
     """Prints why a command line is refused, in the form of the command's own messages."""
     messages = f"error[E1000]: {problem}\n = help: {remedy}\n"
     sys.stderr.write(messages)
-    return Ended(USAGE, messages)
+    return Ended(USAGE, messages, [("E1000", problem, None)])
 
 
 def refuse_fork() -> None:

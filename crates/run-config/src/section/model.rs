@@ -41,7 +41,7 @@ section! {
     pub(crate) struct ModelKeys {
         /// `baseline_`, `linear_`, `dnn_`, `dnn_linear_combined_`, `fm_`, `deepfm_`, `dcn_`, `dlrm_`, `autoint_`, `xdeepfm_`, `final_mlp_`,
         /// `masknet_` or `din_`, then
-        /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`: the program
+        /// `classifier`, `regressor` or `estimator` ([the kinds](#kinds-of-models)). `custom_classifier`, `custom_regressor`, `custom_estimator`, `custom_multi_task`: the program
         /// supplies the model ([custom-models.md](custom-models.md)), `[[feature]]` is optional, and the keys are those
         /// of a deep part
         kind: Option<ModelKind> = choice("model", &ModelKind::NAMES).required_or_invalid("\"dnn_classifier\"");
@@ -136,7 +136,7 @@ section! {
         task_experts: usize = integer(1..=EXPERTS_MAX).or(4);
         /// `ple`: number of levels of experts
         expert_levels: usize = integer(1..=LAYERS_MAX).or(2);
-        /// tasks of `shared_bottom`, `mmoe`, `ple` and `esmm`
+        /// tasks of `shared_bottom`, `mmoe`, `ple`, `esmm` and `custom_multi_task`
         task: Option<Vec<TaskConfig>> = custom(read_tasks, tasks_taken, "").optional_or_invalid("required in models of several tasks");
         /// initial values of the embeddings whose feature names none, `{ kind = "normal", stddev = 0.01 }`:
         /// see below
@@ -641,7 +641,9 @@ fn check_keys(section: &Section<'_>, kind: ModelKind) {
                 _ if kind.has_tasks() => {
                     "a model of several tasks: each [[model.task]] has a head of its own"
                 }
-                "task" => "a model of one task: it is for shared_bottom, mmoe, ple and esmm",
+                "task" => {
+                    "a model of one task: it is for shared_bottom, mmoe, ple, esmm and custom_multi_task"
+                }
                 "n_classes" => "a regressor",
                 "label_dimension" => "a classifier",
                 "label_mean" | "label_stddev" if kind.is_custom() => "a custom model",

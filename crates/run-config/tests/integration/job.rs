@@ -2599,6 +2599,20 @@ fn tasks_have_labels_heads_and_weights_and_their_metrics_have_directions() {
 }
 
 #[test]
+fn a_custom_model_has_tasks_and_keys_of_its_own() {
+    let custom = "model={ kind = \"custom_multi_task\", params = { width = 3 }, optimizer = { kind = \"sgd\" }, task = [{ name = \
+                  \"click\", head = \"binary\", label = { column = \"clicked\" } }] }";
+    let rest = [custom, "train.early_stopping.metric=\"click/auc\""];
+    let job = of_tasks(&rest).expect("a good job");
+    assert!(job.model.kind.is_custom() && job.model.kind.has_tasks());
+    assert_eq!(job.model.tasks.len(), 1);
+    assert_eq!(job.model.params.get::<usize>("width").expect("a number"), 3);
+    let bare = "model={ kind = \"custom_multi_task\" }";
+    let told = of_tasks(&[bare]).expect_err("no task");
+    assert!(told.contains("[[model.task]]"), "{told}");
+}
+
+#[test]
 fn what_a_model_of_several_tasks_does_not_have_is_refused_with_the_reason() {
     let esmm = "model.kind=\"esmm\"";
     for (overrides, told) in [

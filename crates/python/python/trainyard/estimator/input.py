@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from trainyard import _native
+from trainyard.cells import cells, is_frame
 from trainyard.data import Reader
 
 InputFn = Callable[..., Union[Reader, Iterable[Any]]]
@@ -25,9 +26,6 @@ RECORDS_MAX = 10_000_000
 """Most records of batches that must be in files at once: those of evaluations, and those of a task of a cluster."""
 PART_RECORDS = 100_000
 """Records of a file of batches. Training has one such file at a time, so that its batches may be endless."""
-
-PLAIN_KINDS = "biufSU"
-"""Kinds of arrays whose lists hold nothing but Python's own numbers and texts."""
 
 
 class Labels(Enum):
@@ -142,7 +140,7 @@ def _made(input_fn: InputFn, global_step: int) -> Reader | Iterable[Any]:
     made: Any = input_fn(global_step=global_step) if takes_step else input_fn()
     if isinstance(made, Reader):
         return made
-    if isinstance(made, Mapping) or _is_frame(made) or _is_pair(made):
+    if isinstance(made, Mapping) or is_frame(made) or _is_pair(made):
         return [made]
     if not isinstance(made, Iterable):
         raise TypeError(
@@ -151,13 +149,8 @@ def _made(input_fn: InputFn, global_step: int) -> Reader | Iterable[Any]:
     return made
 
 
-def _is_frame(made: Any) -> bool:
-    """Returns whether a value is a frame, as that of pandas or polars."""
-    return hasattr(made, "columns") and hasattr(made, "__getitem__") and not isinstance(made, Mapping)
-
-
 def _is_pair(batch: Any) -> bool:
-    return isinstance(batch, tuple) and len(batch) == 2 and (isinstance(batch[0], Mapping) or _is_frame(batch[0]))
+    return isinstance(batch, tuple) and len(batch) == 2 and (isinstance(batch[0], Mapping) or is_frame(batch[0]))
 
 
 def _rows(batches: Iterable[Any], labels: Labels) -> Rows:
@@ -183,7 +176,7 @@ def _rows(batches: Iterable[Any], labels: Labels) -> Rows:
 def _halves(batch: Any) -> tuple[Mapping[str, Any], Any]:
     """Returns features and labels of a batch."""
     features, labels = batch if _is_pair(batch) else (batch, None)
-    if _is_frame(features):
+    if is_frame(features):
         features = {name: features[name] for name in features.columns}
     if not isinstance(features, Mapping):
         raise TypeError(f"a batch must be a dictionary of arrays, given a {type(features).__name__}")
@@ -200,9 +193,9 @@ def _columns(batch: Any, names: list[str], wanted: Labels) -> list[list[Any]]:
             "input_fn must return (features, labels) to train or evaluate, given features alone: "
             f"{', '.join(map(str, names))}. Of a frame: lambda: (frame.drop(columns=['clicked']), frame['clicked'])"
         )
-    columns = [_cells(name, features[name]) for name in names]
+    columns = [cells(name, features[name]) for name in names]
     # A prediction reads no label, and the column is there nevertheless.
-    columns.append([0] * len(columns[0]) if labels is None else _cells(LABEL, labels))
+    columns.append([0] * len(columns[0]) if labels is None else cells(LABEL, labels))
     if len({len(column) for column in columns}) > 1:
         lengths = dict(zip([*names, LABEL], map(len, columns), strict=True))
         raise ValueError(f"the columns of a batch must have one length, given {lengths}")
@@ -223,79 +216,3 @@ def _write(rows: Rows, file: Path, most: int) -> BatchReader | None:
         lists=frozenset(name for name, (is_list, _) in named if is_list),
         shortened=frozenset(name for name, (_, is_shortened) in named if is_shortened),
     )
-
-
-def _cells(name: str, values: Any) -> list[Any]:
-    """Returns a column as a list with a cell for each record: a value, or a list of several.
-
-    Columns of one value, `[rows, 1]`, are columns of values.
-    """
-    shape = tuple(getattr(values, "shape", ()))
-    if len(shape) > 2:
-        raise ValueError(
-            f"the column `{name}` must have the shape [rows] or [rows, values], given {list(shape)}: reshape it"
-        )
-    kind = _kind(values)
-    if kind == "m":
-        raise _duration(name, values)
-    if kind == "M" and _is_numpy(values):
-        cells = _times(values.astype(str).tolist())
-    else:
-        cells = values.tolist() if hasattr(values, "tolist") else list(values)
-    if len(shape) == 2 and shape[1] == 1:
-        cells = [cell[0] for cell in cells]
-    if kind is not None and kind in PLAIN_KINDS:
-        return list(cells)
-    return [_plain(name, cell) for cell in cells]
-
-
-def _plain(name: str, cell: Any) -> Any:
-    """Returns a cell without arrays and scalars of numpy, whose own `item` makes numbers of times in nanoseconds."""
-    if isinstance(cell, (list, tuple)):
-        return [_plain(name, each) for each in cell]
-    if not hasattr(cell, "shape"):
-        return cell
-    kind = _kind(cell)
-    if kind == "m":
-        raise _duration(name, cell)
-    if kind == "M" and _is_numpy(cell):
-        return _times(cell.astype(str).tolist())
-    return cell.tolist() if hasattr(cell, "tolist") else cell
-
-
-def _kind(values: Any) -> str | None:
-    """Returns the letter that numpy has for a kind of values."""
-    kind = getattr(getattr(values, "dtype", None), "kind", None)
-    return kind if isinstance(kind, str) else None
-
-
-def _is_numpy(values: Any) -> bool:
-    return type(values).__module__.partition(".")[0] == "numpy"
-
-
-def _duration(name: str, values: Any) -> ValueError:
-    return ValueError(
-        f"the column `{name}` must hold no durations, given {values.dtype}: make numbers of them, for example seconds by "
-        'values / numpy.timedelta64(1, "s")'
-    )
-
-
-def _times(cell: Any) -> Any:
-    """Returns texts of numpy's times as those that Python and pandas have for one of them, whatever its unit: a day, or a
-    second of it, with a fraction of 6 or 9 digits unless that is 0.
-
-    A text that depended on other times, as in `Series.astype(str)`, would be another value in another batch.
-    """
-    if isinstance(cell, list):
-        return [_times(each) for each in cell]
-    if cell is None or cell == "NaT":
-        return None
-    day, _, clock = cell.partition("T")
-    if not clock:
-        return day
-    clock, _, fraction = clock.partition(".")
-    clock += {2: ":00:00", 5: ":00"}.get(len(clock), "")
-    fraction = fraction.rstrip("0")
-    if not fraction:
-        return f"{day} {clock}"
-    return f"{day} {clock}.{fraction.ljust(6 if len(fraction) <= 6 else 9, '0')}"

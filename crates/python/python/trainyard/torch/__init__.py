@@ -5,12 +5,13 @@ command and every role, and `load` returns what was trained as a module that nee
 """
 
 from trainyard.optimizer import SGD, Adagrad, Adam, Ftrl, Optimizer
-from trainyard.torch.batch import Batch
+from trainyard.torch.batch import Batch, LabelledBatch
 from trainyard.torch.embedding import Embedding
 from trainyard.torch.main import main, run
 from trainyard.torch.module import Module
 from trainyard.torch.trained import TrainedModule, load
 
 __all__ = [
-    "SGD", "Adagrad", "Adam", "Batch", "Embedding", "Ftrl", "Module", "Optimizer", "TrainedModule", "load", "main", "run",
+    "SGD", "Adagrad", "Adam", "Batch", "Embedding", "Ftrl", "LabelledBatch", "Module", "Optimizer", "TrainedModule", "load", "main",
+    "run",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import torch
@@ -14,18 +14,23 @@ from trainyard import adapter
 from trainyard.adapter import Array, Ids, Input, Lookup, Parameter, Predictions, Shown, metrics_of, resolved
 from trainyard.constants import constants, digest, limited
 from trainyard.metrics import Sums
-from trainyard.torch.batch import Batch
+from trainyard.torch.batch import Batch, LabelledBatch
 from trainyard.torch.embedding import Embedding
 from trainyard.torch.memory import keep_blocks
 from trainyard.torch.module import Module, device_of
+from trainyard.torch.outputs import MULTI_CLASS, OutputForm, Outputs, Task, tasks_of
 from trainyard.torch.parameters import Parameters
 from trainyard.torch.tables import LoadedTables, Tables, row_ids
 from trainyard.torch.twin import SEED, TWIN_SEED, array_of, built, refuse_drawn_constants, seeded, without_own_seed
 from trainyard.torch.twin import constants as tensors
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+LossOfLabel = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""A loss of logits and labels."""
+Loss = Union[LossOfLabel, Callable[[Any, LabelledBatch], torch.Tensor], Mapping[str, LossOfLabel]]
+"""A loss of logits and labels. In a job of several tasks, one of outputs and a batch with labels, or one for each task."""
 
-MULTI_CLASS = "multi_class"
+MISSING_CLASS = -100
+"""The label of a row that has none, among classes: PyTorch's `cross_entropy` leaves it out."""
 INTERNAL = frozenset(vars(torch.nn.Module()))
 """Attributes of a module that PyTorch keeps."""
 BUILD_ROWS = 2
@@ -49,7 +54,8 @@ class Adapter(adapter.Adapter):
         if has_own_seed:
             # The author's seed makes all draws equal, and would hide which values are drawn.
             self._twin = without_own_seed(lambda: _module(build(params)), TWIN_SEED)
-        self._loss = loss
+        self._tasks = tasks_of(settings["model"])
+        self._loss = _checked_loss(loss, self._tasks)
         self._sums = settings["model"]["loss_reduction"] == "sum"
         self._head = settings["model"]["head"]
         self._device = device_of(self._module)
@@ -58,6 +64,7 @@ class Adapter(adapter.Adapter):
         self._columns: dict[str, tuple[int, int]] = {}
         self._ids: list[str] = []
         self._units = 1
+        self._form = OutputForm(self._tasks, 1)
         self._parameters: Parameters | None = None
         self._logits: torch.Tensor | None = None
 
@@ -78,6 +85,7 @@ class Adapter(adapter.Adapter):
         numbers_of, self._ids = shown
         self._columns = dict(sorted(numbers_of.items(), key=lambda column: column[1]))
         self._units = units
+        self._form = OutputForm(self._tasks, units)
         width = sum(width for _, width in self._columns.values())
         numbers = np.zeros(BUILD_ROWS * width, dtype=np.float32)
         values, lookups = self._tables.matrices.zeros(BUILD_ROWS)
@@ -97,7 +105,7 @@ class Adapter(adapter.Adapter):
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs."""
-        self._logits = self._trained(features, values)
+        self._logits = self._trained(features, values)[0].joined()
         return _array(self._logits)
 
     def backward(self, delta: Array) -> list[Array]:
@@ -114,38 +122,51 @@ class Adapter(adapter.Adapter):
         """Returns the module's own loss, and the gradient of each matrix and parameter."""
         if self._loss is None:
             raise RuntimeError("the module has no loss of its own")
-        logits = self._trained(features, values)
-        losses = self._loss(logits, self._labels(labels, logits.shape))
-        return self._descended(self._reduced(losses, logits, weights))
+        outputs, batch = self._trained(features, values)
+        if self._tasks:
+            return self._descended(self._loss_of_tasks(outputs, self._labelled(batch, outputs, labels, weights)))
+        loss: Any = self._loss
+        (logits,) = outputs.logits
+        losses = loss(logits, self._labels(labels, logits.shape))
+        return self._descended(self._reduced(losses, logits, None if weights is None else self._tensor(weights)))
 
     def evaluate(
         self, features: Input, values: Sequence[Array], labels: Array, weights: Array | None, sums: Sums
     ) -> tuple[Array | None, dict[str, float]]:
         """Returns the logits, and the module's own metrics of the batches so far."""
         with torch.no_grad():
-            logits = self._inferred(features, values)
-            wanted = self._labels(labels, logits.shape)
-            shares = None if weights is None else self._tensor(weights)
-            scores = sums.add(metrics_of(self._module.metrics, logits, wanted, shares))
-        return _array(logits), scores
+            outputs, batch = self._inferred(features, values)
+            if self._tasks:
+                own = self._module.metrics(outputs.given, self._labelled(batch, outputs, labels, weights))
+            else:
+                (logits,) = outputs.logits
+                shares = None if weights is None else self._tensor(weights)
+                own = metrics_of(self._module.metrics, logits, self._labels(labels, logits.shape), shares)
+            scores = sums.add(own)
+        return _array(outputs.joined()), scores
 
     def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
-        """Returns the logits, without what training alone does."""
+        """Returns the logits and the module's own outputs, without what training alone does."""
         with torch.no_grad():
-            return _array(self._inferred(features, values))
+            outputs, _ = self._inferred(features, values)
+            return _array(outputs.joined()), outputs.arrays()
 
     def _build(self, module: Module, batch: Batch) -> None:
         """Calls a build of the module with a batch of zeros."""
-        self._checked(module(batch), batch.rows)
+        self._form.read(module(batch), batch.rows)
 
-    def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
+    def _trained(self, features: Input, values: Sequence[Array]) -> tuple[Outputs, Batch]:
         self._set_training(True)
         with several_rows(features[0]):
-            return self._checked(self._module(self._loaded_batch(features, values)), features[0])
+            return self._computed(features, values)
 
-    def _inferred(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
+    def _inferred(self, features: Input, values: Sequence[Array]) -> tuple[Outputs, Batch]:
         self._set_training(False)
-        return self._checked(self._module(self._loaded_batch(features, values)), features[0])
+        return self._computed(features, values)
+
+    def _computed(self, features: Input, values: Sequence[Array]) -> tuple[Outputs, Batch]:
+        batch = self._loaded_batch(features, values)
+        return self._form.read(self._module(batch), batch.rows), batch
 
     def _set_training(self, is_training: bool) -> None:
         """Sets the mode of the module, unless it has it: a visit of each submodule costs more than a small one computes."""
@@ -157,12 +178,54 @@ class Adapter(adapter.Adapter):
         wanted = self._tensor(labels)
         return wanted.long() if self._head == MULTI_CLASS else wanted.view(*shape)
 
+    def _labelled(self, batch: Batch, outputs: Outputs, labels: Array, weights: Array | None) -> LabelledBatch:
+        """Returns a batch with the labels and weights of tasks, of which each row has one of each."""
+        matrix = self._tensor(labels).view(batch.rows, len(self._tasks))
+        shares = None if weights is None else self._tensor(weights).view(batch.rows, len(self._tasks))
+        found, is_labelled = {}, {}
+        for place, (task, logits) in enumerate(zip(self._tasks, outputs.logits, strict=True)):
+            label = matrix[:, place]
+            present = ~torch.isnan(label)
+            is_labelled[task.name] = present
+            if task.is_multi_class:
+                found[task.name] = torch.where(present, label, torch.full_like(label, MISSING_CLASS)).long()
+            else:
+                found[task.name] = label.contiguous().view(*logits.shape)
+        by_task = None if shares is None else {task.name: shares[:, place] for place, task in enumerate(self._tasks)}
+        return LabelledBatch(batch, found, is_labelled, by_task)
+
+    def _loss_of_tasks(self, outputs: Outputs, batch: LabelledBatch) -> torch.Tensor:
+        """Returns the module's own loss in a job of several tasks."""
+        weights = batch.weights
+        if isinstance(self._loss, Mapping):
+            of_tasks = [
+                task.weight * self._loss_of_task(self._loss[task.name], task.name, logits, batch)
+                for task, logits in zip(self._tasks, outputs.logits, strict=True)
+                if bool(batch.is_labelled[task.name].any())
+            ]
+            return torch.stack(of_tasks).sum()
+        batch.are_weights_read = False
+        loss: Any = self._loss
+        losses = loss(outputs.given, batch)
+        if weights is not None and not batch.are_weights_read:
+            raise ValueError("the job has weights of examples, and the loss does not read them: multiply by batch.weights[task]")
+        return self._reduced(losses, outputs.joined(), None)
+
+    def _loss_of_task(self, loss: LossOfLabel, name: str, logits: torch.Tensor, batch: LabelledBatch) -> torch.Tensor:
+        """Returns the loss of the rows that have the label of a task."""
+        rows, labels = batch.is_labelled[name], batch.labels[name]
+        weights = None if batch.weights is None else batch.weights[name]
+        if not bool(rows.all()):
+            logits, labels = logits[rows], labels[rows]
+            weights = None if weights is None else weights[rows]
+        return self._reduced(loss(logits, labels), logits, weights)
+
     def _descended(self, loss: torch.Tensor) -> tuple[float, list[Array]]:
         """Returns a loss, and its gradients."""
         loss.backward()
         return float(loss.detach()), self._gradients()
 
-    def _reduced(self, losses: torch.Tensor, logits: torch.Tensor, weights: Array | None) -> torch.Tensor:
+    def _reduced(self, losses: Any, logits: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
         """Returns the loss of the batch: the weighted sum over the rows, divided by their number unless the job says
         otherwise."""
         if not isinstance(losses, torch.Tensor):
@@ -181,17 +244,8 @@ class Adapter(adapter.Adapter):
                 f"{list(losses.shape)} for logits of shape {list(logits.shape)}"
             )
         if weights is not None:
-            losses = losses * self._tensor(weights).view(rows, *[1] * (losses.dim() - 1))
+            losses = losses * weights.reshape(rows, *[1] * (losses.dim() - 1))
         return losses.sum() if self._sums else losses.sum() / losses.numel()
-
-    def _checked(self, logits: Any, rows: int) -> torch.Tensor:
-        """Returns the logits, `[rows]` or `[rows, units]`, as they are."""
-        if isinstance(logits, torch.Tensor):
-            shape = tuple(logits.shape)
-            if shape == (rows, self._units) or (self._units == 1 and shape == (rows,)):
-                return logits
-        given = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise ValueError(f"forward must return logits of shape [{rows}, {self._units}], as the label needs, given {given}")
 
     def _loaded_batch(self, features: Input, values: Sequence[Array]) -> Batch:
         """Puts the parameters into the module, and returns the batch with the rows of its ids."""
@@ -215,6 +269,28 @@ class Adapter(adapter.Adapter):
     def _tensor(self, array: Array) -> torch.Tensor:
         """Returns an array as a tensor on the module's device. On the CPU, both have one memory."""
         return torch.from_numpy(array).to(self._device)
+
+
+def _checked_loss(loss: Loss | None, tasks: Sequence[Task]) -> Loss | None:
+    """Returns the module's own loss.
+
+    Raises ValueError if it has another form than the tasks of the job need.
+    """
+    names = [task.name for task in tasks]
+    if isinstance(loss, Mapping):
+        if sorted(loss) != sorted(names):
+            raise ValueError(
+                f"losses by name must be those of the tasks of the job, {', '.join(names) or 'which has one label'}, given "
+                f"{', '.join(map(str, loss)) or 'none'}"
+            )
+    elif loss is not None:
+        weighted = next((task for task in tasks if task.weight != 1), None)
+        if weighted is not None:
+            raise ValueError(
+                f"the weight {weighted.weight:g} of the task `{weighted.name}` has no effect on a loss of all outputs: weigh it in the "
+                "loss and remove the key, or give a loss for each task"
+            )
+    return loss
 
 
 def constants_of(module: Module) -> dict[str, str]:

@@ -37,7 +37,8 @@ class Batch(Mapping[str, torch.Tensor]):
     """The features of a batch.
 
     `batch["price"]` are the numbers of a numeric feature, `[rows, width]`. `batch["day"]` are the ids of any other
-    feature that has no embedding, `[rows]`; a row without id has -1.
+    feature that has no embedding, `[rows]`; a row without id has -1. A feature of several ids in a row, or of weights, is
+    refused: `batch.ids(name)` has its ids and weights.
     """
 
     def __init__(
@@ -63,6 +64,11 @@ class Batch(Mapping[str, torch.Tensor]):
         if columns is not None:
             return self._numbers.narrow(1, *columns)
         ids = self.ids(feature)
+        if ids.weights is not None:
+            raise ValueError(
+                f"the ids of `{feature}` have weights, which a tensor of ids leaves out: look them up with an Embedding, or read "
+                f'both from batch.ids("{feature}")'
+            )
         if ids.offsets is None:
             return ids.values
         counts = ids.offsets[1:] - ids.offsets[:-1]
@@ -87,3 +93,33 @@ class Batch(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._columns) + len(self._ids)
+
+
+class LabelledBatch(Batch):
+    """A batch with the labels of the job's tasks, as losses and metrics receive it: requests for predictions have no labels."""
+
+    labels: Mapping[str, torch.Tensor]
+    """The label of each task in the shape of its logits, NaN where a row has none; of several classes `[rows]`, whole numbers, -100
+    where a row has none, as `torch.nn.functional.cross_entropy` leaves out."""
+    is_labelled: Mapping[str, torch.Tensor]
+    """Which rows have the label of a task, `[rows]`."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        labels: Mapping[str, torch.Tensor],
+        is_labelled: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor] | None,
+    ) -> None:
+        super().__init__(batch.numbers, batch._columns, batch._ids, batch.vectors)
+        self.labels = labels
+        self.is_labelled = is_labelled
+        self._weights = weights
+        self.are_weights_read = False
+        """Whether `weights` has been asked for."""
+
+    @property
+    def weights(self) -> Mapping[str, torch.Tensor] | None:
+        """The weight of each row in each task, `[rows]`; None if the job has none."""
+        self.are_weights_read = True
+        return self._weights

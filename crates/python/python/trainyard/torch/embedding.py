@@ -46,8 +46,9 @@ class Embedding(torch.nn.Module):
                 `[rows, length, dimension]`, and a mask, `[rows, length]`.
             optimizer: Optimizer of the table. By default, that of the job.
             stddev: Deviation of the initial values, `1 / sqrt(dimension)` by default.
-            rows_max: Most rows, if the job does not describe the feature; a million by default.
-            separator: Character between several values of a field, if the job does not describe the feature.
+            rows_max: Most rows, if the job does not describe the feature; a million by default. Otherwise the feature says it.
+            separator: Character between several values of a field, if the job does not describe the feature. Otherwise the
+                feature says it.
             initializer: Rule of the initial values in place of `stddev`, as a job names it, `{"kind": "normal", "stddev": 0.1}`, or
                 an initializer of TensorFlow. The kinds are normal, truncated_normal, uniform, glorot_uniform, he_normal, zeros
                 and constant.

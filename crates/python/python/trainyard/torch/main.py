@@ -18,8 +18,9 @@ def main(module: Build, *, loss: Loss | None = None, callbacks: Sequence[Callbac
     """Runs the command line of this process for a module, and exits with its code.
 
     `module` is the class, or a function from the keys of `[model]` to a module. Without `loss`, the head of the job
-    computes it. With it, training uses `loss(logits, labels)`; evaluations still report the head's. `callbacks` receive
-    the events of the run.
+    computes it. With it, training uses `loss(logits, labels)`; evaluations still report the head's. In a job of several tasks, it is
+    `loss(outputs, batch)`, with what `forward` returned and a `LabelledBatch`, or a dictionary of losses `loss(logits, labels)` by the
+    names of the tasks, each of the rows that have its label. `callbacks` receive the events of the run.
     """
     run_to_exit(program(module, loss, callbacks))
 

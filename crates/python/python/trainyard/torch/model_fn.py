@@ -15,11 +15,12 @@ from trainyard.estimator.estimator_spec import EstimatorSpec, ModeKeys
 from trainyard.estimator.feature_column import width
 from trainyard.constants import limited, named_by
 from trainyard.metrics import Sums
-from trainyard.torch.adapter import BUILD_ROWS, MULTI_CLASS, Adapter, several_rows
+from trainyard.torch.adapter import BUILD_ROWS, Adapter, several_rows
 from trainyard.torch.batch import Batch, RowIds
 from trainyard.torch.embedding import Embedding
 from trainyard.torch.layers import Layers
 from trainyard.torch.module import Module
+from trainyard.torch.outputs import MULTI_CLASS, Outputs
 from trainyard.torch.twin import array_of
 
 if TYPE_CHECKING:
@@ -148,14 +149,14 @@ class FunctionAdapter(Adapter):
             own = dict(spec.eval_metric_ops or {})
             if spec.head is None:
                 return None, sums.add({**own, "loss": metrics.mean(spec.loss)})
-            return _flat(self._checked(spec.logits, features[0])), sums.add(own)
+            return _flat(self._form.read(spec.logits, features[0]).joined()), sums.add(own)
 
     def predict(self, features: Input, values: Sequence[Array]) -> Predictions:
         """Returns the predictions of the function, or the logits of a head."""
         with torch.no_grad():
             spec = self._called(features, values, None, ModeKeys.PREDICT)
             if spec.predictions is None:
-                return _flat(self._checked(spec.logits, features[0]))
+                return _flat(self._form.read(spec.logits, features[0]).joined())
             found = spec.predictions if isinstance(spec.predictions, dict) else {"predictions": spec.predictions}
             return {key: each if isinstance(each, list) else _flat(_prediction(key, each)) for key, each in found.items()}
 
@@ -175,8 +176,12 @@ class FunctionAdapter(Adapter):
         """Returns labels as TensorFlow does: `[rows]`, or `[rows, labels]` if a row has several."""
         return self._labels(labels, [rows] if self._label_width == 1 else [rows, self._label_width])
 
-    def _trained(self, features: Input, values: Sequence[Array]) -> torch.Tensor:
-        return self._checked(self._called(features, values, None, ModeKeys.TRAIN).logits, features[0])
+    def _trained(self, features: Input, values: Sequence[Array]) -> tuple[Outputs, Batch]:
+        self._set_training(True)
+        batch = self._loaded_batch(features, values)
+        with several_rows(features[0]):
+            spec = _call(self._estimator, self._layers, batch, None, ModeKeys.TRAIN)
+        return self._form.read(spec.logits, batch.rows), batch
 
     def _called(self, features: Input, values: Sequence[Array], labels: Array | None, mode: str) -> EstimatorSpec:
         self._set_training(mode == ModeKeys.TRAIN)

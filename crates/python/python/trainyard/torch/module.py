@@ -18,7 +18,9 @@ class Module(torch.nn.Module):
     """A `torch.nn.Module` whose parameters and tables lie on the parameter servers.
 
     A subclass takes the keys of the job's `[model]` as its only argument, and its `forward` takes a `Batch` and returns
-    logits: `[rows]`, or `[rows, units]`. It computes on the device to which `to` has moved it.
+    logits: `[rows]`, or `[rows, units]`, or a dictionary with the logits of each task of the job by its name, or of its only label
+    as `logits`; further tensors of it, `[rows, ...]`, are outputs of predictions. It computes on the device to which `to` has
+    moved it.
     """
 
     _moved = torch.empty(0)
@@ -50,12 +52,14 @@ class Module(torch.nn.Module):
         path, _, last = name.rpartition(".")
         return isinstance(self.get_submodule(path), _Normalization) and last != "num_batches_tracked"
 
-    def metrics(self, logits: torch.Tensor, labels: torch.Tensor) -> Mapping[str, Metric]:
+    def metrics(self, logits: Any, labels: Any) -> Mapping[str, Metric]:
         """Returns metrics of a batch, besides those of the head: `{"error": trainyard.metrics.mean(...)}`.
 
         The logits have the shape that `forward` returned, and so have the labels; those of several classes are `[rows]`. A
         method with a third argument, `weights`, receives the weights of the rows, or None: `[rows]` beside labels of that shape, and
         `[rows, 1]` beside others, so that they multiply row by row.
+
+        In a job of several tasks, it is `metrics(outputs, batch)`: what `forward` returned, and a `LabelledBatch`.
         """
         return {}
 

@@ -14,7 +14,7 @@ import torch
 from trainyard import _native, adapter
 from trainyard._native import CheckpointError
 from trainyard.checkpoint import Array, Checkpoint, ModelDir, UnknownIdError, Variable
-from trainyard.run import Job, job_file
+from trainyard.job import Job, job_file
 from trainyard.torch.adapter import BUILD_ROWS, constants_of
 from trainyard.torch.batch import Batch, RowIds
 from trainyard.torch.embedding import Embedding
@@ -76,6 +76,7 @@ class TrainedModule(torch.nn.Module):
         columns, self._ids = job.shown(adapter.resolved(embeddings))
         self._columns = dict(sorted(columns.items(), key=lambda column: column[1]))
         self._looked_up = list(dict.fromkeys(each.feature for each in embeddings))
+        self._weighted = {each["name"] for each in json.loads(job.json())["features"] if each["weights"] is not None}
         self.module = module
         device = device_of(module)
         used = self._put_tables(checkpoint, missing, device)
@@ -118,7 +119,8 @@ class TrainedModule(torch.nn.Module):
             name: torch.zeros(BUILD_ROWS, width, device=device) for name, (_, width) in self._columns.items()
         }
         for name in [*self._ids, *self._looked_up]:
-            batch[name] = torch.full((BUILD_ROWS,), NO_ID, dtype=torch.int64, device=device)
+            ids = torch.full((BUILD_ROWS,), NO_ID, dtype=torch.int64, device=device)
+            batch[name] = (ids, torch.ones(BUILD_ROWS, device=device)) if name in self._weighted else ids
         self.eval()
         with torch.no_grad():
             self(batch)
@@ -129,7 +131,7 @@ class TrainedModule(torch.nn.Module):
         if absent:
             raise KeyError(f"the batch must have {', '.join(dict.fromkeys(needed))}; it lacks {', '.join(absent)}")
         numbers = [_numbers(name, features[name], width) for name, (_, width) in self._columns.items()]
-        ids = {name: _padded(name, features[name]) for name in dict.fromkeys([*self._ids, *self._looked_up])}
+        ids = {name: self._with_weights(name, features[name]) for name in dict.fromkeys([*self._ids, *self._looked_up])}
         rows = {name: each.shape[0] for name, each in zip(self._columns, numbers, strict=True)}
         rows.update({name: each[0].shape[0] for name, each in ids.items()})
         if not _is_traced() and len(set(rows.values())) > 1:
@@ -139,6 +141,14 @@ class TrainedModule(torch.nn.Module):
             numbers = [torch.zeros(like.shape[0], 0, device=like.device)]
         bare = {name: _row_ids(*ids[name], features[name]) for name in self._ids}
         return TrainedBatch(torch.cat(numbers, 1), self._columns, bare, ids)
+
+    def _with_weights(self, name: str, given: Values) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Returns the ids of a feature, `[rows, length]`, with the weights that they have had in training."""
+        ids, weights = _padded(name, given)
+        if (weights is not None) != (name in self._weighted):
+            trained, wanted = ("has", "a pair of ids and weights") if weights is None else ("has no", "its ids alone")
+            raise ValueError(f"the feature `{name}` {trained} weights in the job of the training: give {wanted}")
+        return ids, weights
 
 
 class TrainedBatch(Batch):
