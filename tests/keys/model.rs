@@ -512,6 +512,13 @@ fn of_tasks() -> Vec<Row> {
         })
         .collect();
     rows.extend([
+        of(
+            "model.kind",
+            "kind = \"shared_bottom\", hidden_units = [4]",
+            &binary,
+        )
+        .set("model.kind", "\"custom_multi_task\"")
+        .fails("the program brings the model along"),
         of("model.tower_units", bottom, &both).to("[2]"),
         of("model.experts", mmoe, &both).to("3"),
         of("model.task_experts", ple, &both).to("3"),
