@@ -620,7 +620,8 @@ fn a_checkpoint_that_has_found_no_room_is_written_soon_after_there_is_some() {
     let mut training = Program::start("trainyard", &arguments, &[]);
     training.wait_for("checkpoint saved step=50", LIMIT);
     // A checkpoint that was being written meanwhile leaves room behind: its own, or that of an older one.
-    training.act_until("E3006", LIMIT, || disk.fill("ballast", 0));
+    // That two of them may not fit was told at the start.
+    training.act_until("tries again in 3 s", LIMIT, || disk.fill("ballast", 0));
     let said = training.said();
     std::fs::remove_file(disk.path().join("ballast")).expect("the ballast");
     // Other failures are retried after 30 s.
