@@ -190,6 +190,25 @@ def test_data_that_no_job_can_read_is_refused(data: Any, error: Any, message: st
         trainyard.train(job(), data=data)
 
 
+def test_predictions_are_of_the_data_as_it_was_at_the_call(folder: Path) -> None:
+    trainyard.train(job(), data=columns(), quiet=True)
+    data = columns(2)
+    expected = list(trainyard.predict(job(), data=data, quiet=True))
+    predictions = trainyard.predict(job(), data=data, quiet=True)
+    data["x"] *= -1
+    data["tags"].reverse()
+    assert list(predictions) == expected
+    with pytest.raises(ValueError, match="exclude each other"):
+        trainyard.predict(job(), data=data, input="x.csv")
+
+
+def test_a_stream_that_was_read_is_told_as_such(folder: Path) -> None:
+    stream = arrow_stream(columns())
+    trainyard.train(job(epochs=1), data=stream, quiet=True)
+    with pytest.raises(ValueError, match="must have at least one row, and has none, or is a stream that was read before"):
+        trainyard.evaluate(job(), data=stream, quiet=True)
+
+
 def test_input_and_data_exclude_each_other(folder: Path) -> None:
     with pytest.raises(ValueError, match="exclude each other"):
         list(trainyard.predict(job(), data=columns(), input="x.csv"))

@@ -166,6 +166,13 @@ def test_outputs_of_another_form_are_refused(change: Any, message: str, folder: 
     assert message in failing(folder, returning(change))
 
 
+@pytest.mark.parametrize("loss", [None, LOSSES])
+@pytest.mark.parametrize("constant", [lambda logits: logits.detach(), lambda logits: logits.detach().round()])
+def test_logits_that_nothing_is_learned_from_are_refused_beside_others(constant: Any, loss: Any, folder: Path) -> None:
+    build = returning(lambda outputs: {**outputs, "spent": constant(outputs["spent"])})
+    assert "the logits of the task `spent` have no gradient" in failing(folder, build, loss)
+
+
 def test_an_output_with_the_name_of_a_prediction_is_refused(folder: Path) -> None:
     job = two_tasks.write(folder)
     runner = program(returning(lambda outputs: {**outputs, "click/logits": outputs["vector"]}), None, ())

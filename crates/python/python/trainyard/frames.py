@@ -131,7 +131,7 @@ def _write_stream(data: Any, file: Path, separators: Separators) -> None:
                     raise _joined(name, separator)
             writer.write_batch(batch)
             rows += batch.num_rows
-    _refuse_empty(rows)
+    _refuse_empty(rows, ", or is a stream that was read before: make one for each call")
 
 
 def _joined(column: str, separator: str) -> ValueError:
@@ -141,6 +141,6 @@ def _joined(column: str, separator: str) -> ValueError:
     )
 
 
-def _refuse_empty(rows: int) -> None:
+def _refuse_empty(rows: int, otherwise: str = "") -> None:
     if rows == 0:
-        raise ValueError("data must have at least one row, and has none")
+        raise ValueError(f"data must have at least one row, and has none{otherwise}")

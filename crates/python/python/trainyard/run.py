@@ -123,24 +123,34 @@ def predict(
     data: Any = None,
     quiet: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the predictions of a checkpoint, one dictionary per record.
+    """Returns an iterator over the predictions of a checkpoint, one dictionary per record. They are computed when the first one is
+    asked for, of `data` as it was at the call.
 
     `input` names files in the job's format, and `data` is what it is in `train`, without labels; without both, the job's evaluation
     input is predicted. `quiet` is that of `train`.
     """
     if data is not None and input:
         raise ValueError("input and data exclude each other, given both")
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "predictions.jsonl")
-        further = ["--output", str(output), *_of_step(step)]
-        settings = frames.settings_of_scores(job, settings, folder, data)
-        if input:
-            further += ["--input", *texts(input)]
-        console = Console.of(quiet, None)
-        run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
-        with output.open() as lines:
-            for line in lines:
-                yield json.loads(line)
+    # What is predicted is data as it is now, whenever the first prediction is asked for.
+    folder = tempfile.TemporaryDirectory()
+    try:
+        settings = frames.settings_of_scores(job, settings, folder.name, data)
+    except BaseException:
+        folder.cleanup()
+        raise
+    further = _of_step(step) if not input else [*_of_step(step), "--input", *texts(input)]
+
+    def predictions() -> Iterator[dict[str, Any]]:
+        with folder:
+            output = Path(folder.name, "predictions.jsonl")
+            all_further = [*further, "--output", str(output)]
+            console = Console.of(quiet, None)
+            run("predict", job, model_dir=model_dir, settings=settings, further=all_further, runner=runner, console=console)
+            with output.open() as lines:
+                for line in lines:
+                    yield json.loads(line)
+
+    return predictions()
 
 
 def export(

@@ -105,7 +105,9 @@ class Adapter(adapter.Adapter):
 
     def forward(self, features: Input, values: Sequence[Array]) -> Array:
         """Returns the logits, and keeps what `backward` needs."""
-        self._logits = self._trained(features, values)[0].joined()
+        outputs = self._trained(features, values)[0]
+        self._refuse_constants(outputs)
+        self._logits = outputs.joined()
         return _array(self._logits)
 
     def backward(self, delta: Array) -> list[Array]:
@@ -194,10 +196,20 @@ class Adapter(adapter.Adapter):
         by_task = None if shares is None else {task.name: shares[:, place] for place, task in enumerate(self._tasks)}
         return LabelledBatch(batch, found, is_labelled, by_task)
 
+    def _refuse_constants(self, outputs: Outputs) -> None:
+        """Refuses logits of a task that nothing is learned from, beside those of others."""
+        for task, logits in zip(self._tasks, outputs.logits):
+            if not logits.requires_grad:
+                raise ValueError(
+                    f"the logits of the task `{task.name}` have no gradient, so that it would not be trained: forward must not detach "
+                    "them, round them, or make integers of them"
+                )
+
     def _loss_of_tasks(self, outputs: Outputs, batch: LabelledBatch) -> torch.Tensor:
         """Returns the module's own loss in a job of several tasks."""
         weights = batch.weights
         if isinstance(self._loss, Mapping):
+            self._refuse_constants(outputs)
             of_tasks = [
                 task.weight * self._loss_of_task(self._loss[task.name], task.name, logits, batch)
                 for task, logits in zip(self._tasks, outputs.logits, strict=True)
