@@ -14,7 +14,8 @@ const LEAST_TIME: Duration = Duration::from_millis(500);
 /// Share of the time that is kept for what comes after the kinds of models.
 const LATER_SHARE: f64 = 0.25;
 
-/// Time of a candidate, in even shares of what is left: some need less, and leave more to others. All are compared with the first.
+/// Time of a candidate, in even shares of what is left: some need less, and leave more to others. All are compared with the first, and
+/// the products of DLRM take the longest.
 const SHARES: f64 = 1.5;
 const SHARES_OF_FIRST: f64 = 3.0;
 
@@ -220,13 +221,14 @@ impl Search {
         } else {
             Duration::ZERO
         };
-        let shares = if self.trials.is_empty() {
+        let waiting = self.queue.len() as u32;
+        let candidate = self.queue.pop_front()?;
+        let shares = if self.trials.is_empty() || candidate.design.family == Family::Dlrm {
             SHARES_OF_FIRST
         } else {
             SHARES
         };
-        let share = left.saturating_sub(kept).mul_f64(shares) / self.queue.len() as u32;
-        let candidate = self.queue.pop_front()?;
+        let share = left.saturating_sub(kept).mul_f64(shares) / waiting;
         Some((candidate, share.clamp(LEAST_TIME, left.max(LEAST_TIME))))
     }
 
