@@ -256,7 +256,7 @@ fn init_reads_lists_of_which_each_record_has_another_one_and_tries_attention_to_
     let data = folder.path().join("seen.csv");
     let mut draw = Draw::new(11);
     let mut text = "seen,item,hour,clicked\n".to_owned();
-    for _ in 0..2500 {
+    for _ in 0..5000 {
         let liked = draw.below(10);
         let seen: Vec<String> = (0..6 + draw.below(4))
             .map(|_| format!("i{}", liked * 10 + draw.below(10)))
@@ -279,15 +279,12 @@ fn init_reads_lists_of_which_each_record_has_another_one_and_tries_attention_to_
         "--label",
         "clicked",
     ];
-    let told = run(&[&init[..], &["--seconds", "10"]].concat(), 0);
+    let told = run(&[&init[..], &["--seconds", "30"]].concat(), 0);
     let attention = told
         .lines()
         .find(|line| line.split_whitespace().next() == Some("din"));
-    // How far it comes in its time is the machine's affair.
-    let is_tried = attention.is_some_and(|line| {
-        line.contains("time ended it before its first evaluation") || !line.contains("failed")
-    });
-    assert!(is_tried, "{told}");
+    let area = attention.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    assert!(area.is_some_and(|area| area > 0.5), "{told}");
     let job = std::fs::read_to_string(out.join("job.toml")).expect("a job");
     for column in ["seen", "item"] {
         assert!(job.contains(&format!("column = \"{column}\"")), "{job}");
@@ -308,7 +305,7 @@ fn init_says_that_no_model_is_better_than_a_constant() {
     std::fs::write(&data, text).expect("the records are written");
     let data = data.to_string_lossy().into_owned();
     let out = folder.path().join("out").to_string_lossy().into_owned();
-    let init = ["init", &data, "--out", &out, "--seconds", "5"];
+    let init = ["init", &data, "--out", &out, "--seconds", "20"];
     let told = run(&init, 0);
     assert!(
         told.contains("no model is better than the baseline"),

@@ -192,21 +192,26 @@ mod tests {
     use crate::port::bind;
 
     /// Starts a server of no services but that of health.
-    fn serve(
-        listener: tokio::net::TcpListener,
+    async fn serve(
         limits: ServerLimits,
         stop: &CancellationToken,
-    ) -> tokio::task::JoinHandle<Result<(), Diagnostic>> {
+    ) -> (
+        std::net::SocketAddr,
+        tokio::task::JoinHandle<Result<(), Diagnostic>>,
+    ) {
+        let listener = bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
         let readiness = Readiness::default();
         let end = stop.clone();
-        tokio::spawn(async move {
+        let server = tokio::spawn(async move {
             let door = (&readiness, &Arc::default());
             let services = Services {
                 routes: Routes::default(),
                 descriptors: &[],
             };
             serve_guarded(Listener::Tcp(listener), services, door, limits, end).await
-        })
+        });
+        (address, server)
     }
 
     // HTTP/2 as it is on the wire (RFC 9113, RFC 7541).
@@ -283,15 +288,13 @@ mod tests {
 
     #[tokio::test]
     async fn streams_and_headers_beyond_their_bounds_are_refused_and_those_at_them_are_answered() {
-        let listener = bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let limits = ServerLimits {
             streams_max: 3,
             header_bytes_max: 1 << 10,
             ..ServerLimits::default()
         };
-        let server = serve(listener, limits, &stop);
+        let (address, server) = serve(limits, &stop).await;
         let mut peer = Peer::connect(address).await;
         // None of them says its message.
         for stream in [1, 3, 5, 7] {
@@ -312,14 +315,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_says_nothing_or_not_enough_is_dropped() {
-        let listener = bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let limits = ServerLimits {
             first_bytes_timeout: Duration::from_millis(50),
             ..ServerLimits::default()
         };
-        let server = serve(listener, limits, &stop);
+        let (address, server) = serve(limits, &stop).await;
         for said in [
             &b""[..],
             b"P",

@@ -252,18 +252,20 @@ impl Search {
         let is_linear = family(latest) == Family::Linear;
         let are_peers = |best: usize| family(best).has_layers() && family(latest).has_layers();
         let wins = match self.winner.and_then(|best| Some((best, result(best)?))) {
-            Some((place, best)) if best.is_cut || self.samples_a_part => {
-                if are_peers(place) {
-                    self.is_ahead(new.value, best.value, AHEAD_OF_PEER)
-                } else if best.is_cut && best.is_learning && (self.samples_a_part || is_linear) {
-                    // A model that holds the other one, or has less of the data than it needs, may still pass it.
-                    false
-                } else {
-                    self.is_ahead(new.value, best.value, FAR_AHEAD)
-                }
-            }
-            Some((_, best)) => self.is_ahead(new.value, best.value, AHEAD),
             None => !self.lacks_rules(),
+            Some((_, best)) if !best.is_cut && !self.samples_a_part => {
+                self.is_ahead(new.value, best.value, AHEAD)
+            }
+            Some((place, best)) if are_peers(place) => {
+                self.is_ahead(new.value, best.value, AHEAD_OF_PEER)
+            }
+            // A model that holds the other one, or has less of the data than it needs, may still pass it.
+            Some((_, best))
+                if best.is_cut && best.is_learning && (self.samples_a_part || is_linear) =>
+            {
+                false
+            }
+            Some((_, best)) => self.is_ahead(new.value, best.value, FAR_AHEAD),
         };
         if wins {
             self.winner = Some(latest);

@@ -1,7 +1,8 @@
 //! Heads of a model: one, or one for each of several tasks.
 //!
-//! A custom model uses [`Heads`] as the premade ones do. Each task has its share of the logits, a label in a column of its own, and a weight. A record whose label is missing does not count
-//! in the task: loss and metrics are those of the other records. Such a label is NaN.
+//! A custom model uses [`Heads`] as the premade ones do. Each task has its share of the logits, a label in a column of its own, and a
+//! weight. A record whose label is missing does not count in the task: loss and metrics are those of the other records. Such a label is
+//! NaN.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -138,14 +138,15 @@ def predict(
     except BaseException:
         folder.cleanup()
         raise
-    further = _of_step(step) if not input else [*_of_step(step), "--input", *texts(input)]
+    output = Path(folder.name, "predictions.jsonl")
+    further = ["--output", str(output), *_of_step(step)]
+    if input:
+        further += ["--input", *texts(input)]
 
     def predictions() -> Iterator[dict[str, Any]]:
         with folder:
-            output = Path(folder.name, "predictions.jsonl")
-            all_further = [*further, "--output", str(output)]
             console = Console.of(quiet, None)
-            run("predict", job, model_dir=model_dir, settings=settings, further=all_further, runner=runner, console=console)
+            run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
             with output.open() as lines:
                 for line in lines:
                     yield json.loads(line)
