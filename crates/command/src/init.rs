@@ -21,9 +21,9 @@ use design::Design;
 use doubts::Doubt;
 pub(crate) use job_file::quoted;
 use job_file::{JobFile, Purpose};
-use measurement::{Bench, Choice};
+use measurement::{Bench, Choice, Stage};
 use plan::{Coverage, Plan, Shape, Task, Wishes};
-use sample::draw;
+use sample::{Bounds, Sample, draw};
 use source::Source;
 use split::Parts;
 use tokio::time::Instant;
@@ -47,6 +47,13 @@ use crate::targets::{Existing, check_targets};
 /// Default of `--seconds`.
 const SECONDS: u64 = 30;
 
+/// Least `--seconds` of which a third is enough for all candidates, and the rest for the best of them on more records.
+const SECONDS_OF_TWO_STAGES: u64 = 3 * SECONDS;
+
+/// Line below the table of a first stage that no second one follows.
+const ALONE_AHEAD: &str =
+    "No other kind of model with layers came near the one ahead, which is chosen.";
+
 /// Log filter of `init`: models that are measured are quiet, and what is wrong with one is in its row of the table.
 pub(crate) const LOG_FILTER: &str = "warn,trainyard_trainer=error,trainyard_chief=error,trainyard_evaluator=error,\
     trainyard_coordinator=error,trainyard_parameter_server=error,trainyard_parameter_store=error";
@@ -64,7 +71,8 @@ drawn at random, written beside the job; of five files and more, the last ones.
 
 Which model suits the data is measured: for --seconds, models of several kinds are trained on a sample of the training part and \
 compared on records of it that are held out. The table of their results is printed, and is a comment of the job. The model of the \
-rules is kept unless another is better by more than chance.
+rules is kept unless another is better by more than chance. With 90 seconds and more, on data of more than 250000 records, the best \
+kinds are compared again on more of them, which tells what rare ids say together.
 
   trainyard init clicks.parquet --out clicks
   trainyard train clicks/job.toml";
@@ -254,6 +262,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
     let by_rules = |why: String| Choice {
         plan: plan.clone(),
         design: Design::by_rules(&plan),
+        finalists: Vec::new(),
         lines: vec![why],
         is_no_better: None,
     };
@@ -277,26 +286,55 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         let begun = Instant::now();
         let scratch =
             tempfile::tempdir().map_err(|error| cannot_write(&std::env::temp_dir(), &error))?;
-        match draw(&source, &plan, &parts, scratch.path())? {
-            Ok(sample) => {
-                let bench = Bench {
-                    source: &source,
-                    plan: &plan,
-                    factorized: factorized.as_ref(),
-                    profile: &found,
-                    sample: &sample,
-                    folder: scratch.path(),
-                    stop,
-                    further_kinds: arguments.seconds > SECONDS,
-                    total: Duration::from_secs(arguments.seconds).saturating_sub(begun.elapsed()),
-                };
-                bench.choose().inspect_err(|_| {
-                    // The next call must not find them.
-                    for file in split::targets(&source, &folder, arguments) {
-                        drop(linked_file(&file).and_then(std::fs::remove_file));
-                    }
-                })?
+        let candidates = scratch.path();
+        let total = Duration::from_secs(arguments.seconds);
+        let choose = |sample: &Sample, stage: Stage, end: Duration| {
+            let bench = Bench {
+                source: &source,
+                plan: &plan,
+                factorized: factorized.as_ref(),
+                profile: &found,
+                sample,
+                folder: candidates,
+                stop,
+                further_kinds: arguments.seconds > SECONDS,
+                stage,
+                total: end.saturating_sub(begun.elapsed()),
+            };
+            bench.choose()
+        };
+        let choose_of = |sample: &Sample| {
+            if !sample.is_part || arguments.seconds < SECONDS_OF_TWO_STAGES {
+                return choose(sample, Stage::Only, total);
             }
+            let mut first = choose(sample, Stage::First, total / 3)?;
+            let finalists = std::mem::take(&mut first.finalists);
+            if finalists.len() < 2 {
+                first.lines.push(ALONE_AHEAD.to_owned());
+                return Ok(first);
+            }
+            let left = total.saturating_sub(begun.elapsed()).as_secs();
+            // The drawing of the first sample has taken a part of the first second.
+            let times = left.div_ceil(SECONDS);
+            match draw(&source, &plan, &parts, Bounds::of_times(times), candidates)? {
+                Ok(larger) => {
+                    let mut last = choose(&larger, Stage::Last(finalists), total)?;
+                    last.lines.splice(..0, first.lines);
+                    Ok(last)
+                }
+                Err(why) => {
+                    first.lines.push(format!("The one ahead is chosen: {why}."));
+                    Ok(first)
+                }
+            }
+        };
+        match draw(&source, &plan, &parts, Bounds::of_times(1), candidates)? {
+            Ok(sample) => choose_of(&sample).inspect_err(|_| {
+                // The next call must not find them.
+                for file in split::targets(&source, &folder, arguments) {
+                    drop(linked_file(&file).and_then(std::fs::remove_file));
+                }
+            })?,
             Err(why) => by_rules(format!("The model is that of the rules: {why}.")),
         }
     };

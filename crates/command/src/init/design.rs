@@ -14,6 +14,10 @@ const LINEAR_LEARNING_RATE: f64 = 0.005;
 /// Learning rate of Adam for a factorization machine, which has no layers that a larger rate upsets.
 const FM_LEARNING_RATE: f64 = 0.003;
 
+/// Learning rate of Adam for DLRM. Its layers see embeddings as products alone, whose gradients are small as long as both are near 0: at
+/// a smaller rate, ids are learned by heart before their products say anything.
+const DLRM_LEARNING_RATE: f64 = 0.003;
+
 /// Penalty of the embeddings by the record, `l2` times the records of a batch: 1e-4 at a batch of 256. The gradient of a row is a
 /// mean over the batch, and its penalty is not, so that the same penalty at a larger batch holds a rare row back more.
 pub(crate) const PENALTY: f64 = 0.0256;
@@ -114,11 +118,11 @@ impl Design {
             learning_rate: match family {
                 Family::Linear => LINEAR_LEARNING_RATE,
                 Family::Fm => FM_LEARNING_RATE,
+                Family::Dlrm => DLRM_LEARNING_RATE,
                 Family::Dnn
                 | Family::WideAndDeep
                 | Family::DeepFm
                 | Family::Dcn
-                | Family::Dlrm
                 | Family::FinalMlp
                 | Family::MaskNet
                 | Family::Din => LEARNING_RATE,

@@ -52,8 +52,9 @@ const FACTORIZED_STEPS_MIN: u64 = 3000;
 /// Steps between two evaluations of a factorized model: those of half a pass, within these bounds.
 const EVALUATION_STEPS: std::ops::RangeInclusive<u64> = 20..=2000;
 
-/// Most passes of a measurement, and most examples of one without early stopping.
-const MEASURED_EPOCHS: u64 = 10;
+/// Most passes of a measurement, most of one on more records than usual, and most examples of one without early stopping.
+pub(super) const MEASURED_EPOCHS: u64 = 10;
+pub(super) const MEASURED_EPOCHS_OF_MANY: u64 = 2;
 const MEASURED_EXAMPLES: u64 = 200_000;
 
 /// Evaluations of a measurement without early stopping, so that one that time ends has a result.
@@ -61,6 +62,9 @@ const MEASURED_EVALUATIONS: u64 = 4;
 
 /// Widths of the layers that weigh the ids of a history, which are computed for each of its places.
 const ATTENTION_UNITS: [u64; 2] = [32, 16];
+
+/// Widths of the layers of DLRM over the numbers.
+const BOTTOM_UNITS: [u64; 1] = [64];
 
 /// What the head of a job says of its author.
 pub(super) const WRITTEN_BY: &str = "by `trainyard init`";
@@ -70,8 +74,14 @@ pub(super) const WRITTEN_BY: &str = "by `trainyard init`";
 pub(super) enum Purpose<'a> {
     /// The user's job. `why` are comments about its model.
     Written { why: &'a [String] },
-    /// A job that measures a model.
-    Measurement,
+    /// A job that measures a model, with this most passes.
+    Measurement { epochs: u64 },
+}
+
+impl Purpose<'_> {
+    fn is_measurement(self) -> bool {
+        matches!(self, Self::Measurement { .. })
+    }
 }
 
 pub(super) struct JobFile<'a> {
@@ -168,7 +178,7 @@ impl JobFile<'_> {
             self.profile.rows,
             quoted(&whole(&self.folder.join("model")).display().to_string()),
         );
-        if self.stops_early() || self.purpose == Purpose::Measurement {
+        if self.stops_early() || self.purpose.is_measurement() {
             let steps = if self.stops_early() {
                 self.rows() / self.batch_size() / 2
             } else {
@@ -184,7 +194,7 @@ impl JobFile<'_> {
         }
         let doubts = match self.purpose {
             Purpose::Written { .. } => self.source.doubts(self.profile, self.plan.time.as_deref()),
-            Purpose::Measurement => Vec::new(),
+            Purpose::Measurement { .. } => Vec::new(),
         };
         for doubt in &doubts {
             let message = commented(&doubt.message);
@@ -322,21 +332,21 @@ impl JobFile<'_> {
     }
 
     fn epochs(&self) -> u64 {
-        let is_measured = self.purpose == Purpose::Measurement;
         if self.stops_early() {
-            return if is_measured {
-                MEASURED_EPOCHS
-            } else {
-                let passes =
-                    (FACTORIZED_STEPS_MIN * self.batch_size()).div_ceil(self.rows().max(1));
-                passes.max(FACTORIZED_EPOCHS)
+            return match self.purpose {
+                Purpose::Measurement { epochs } => epochs,
+                Purpose::Written { .. } => {
+                    let passes =
+                        (FACTORIZED_STEPS_MIN * self.batch_size()).div_ceil(self.rows().max(1));
+                    passes.max(FACTORIZED_EPOCHS)
+                }
             };
         }
         if self.parts.train_rows.is_none() {
             return 1;
         }
         let rows = self.rows().max(1);
-        let examples = if is_measured {
+        let examples = if self.purpose.is_measurement() {
             MEASURED_EXAMPLES
         } else {
             EXAMPLES_MIN
@@ -360,8 +370,12 @@ impl JobFile<'_> {
 
     fn write_feature(&self, number: usize, feature: &FeaturePlan, text: &mut String) {
         let column = quoted(&feature.column);
-        let dimension_of_all = self.design.dimension;
-        let has_buckets = self.is_factorized() || self.design.family.has_linear();
+        let Design {
+            family,
+            dimension: dimension_of_all,
+            ..
+        } = *self.design;
+        let has_buckets = self.is_factorized() || family.has_linear();
         let _ = writeln!(text, "# {}", commented(&feature.note));
         match &feature.kind {
             Kind::Numeric {
@@ -552,6 +566,12 @@ impl JobFile<'_> {
             if dropout > 0.0 {
                 let _ = writeln!(text, "dropout = {dropout}");
             }
+            if family == Family::Dlrm && self.plan.has_numbers() {
+                let _ = writeln!(
+                    text,
+                    "bottom_units = {BOTTOM_UNITS:?}                  # over the numbers"
+                );
+            }
             if family == Family::Din {
                 let _ = writeln!(text, "attention_units = {ATTENTION_UNITS:?}");
             }
@@ -640,7 +660,7 @@ impl JobFile<'_> {
                 "\n# Training ends, and goes back to its best checkpoint, when {why} in so many evaluations.\n[train.early_stopping]\nmetric = \"{metric}\"\nmax_evaluations_without_improvement = {EVALUATIONS_WITHOUT_A_BETTER_ONE}\n"
             );
         }
-        if self.purpose == Purpose::Measurement {
+        if self.purpose.is_measurement() {
             text.push_str("\n[eval]\nevery_checkpoint = true\n");
         } else if self.parts.eval.is_some() {
             let throttle = if self.stops_early() { 0 } else { 30 };

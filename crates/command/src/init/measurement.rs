@@ -14,7 +14,10 @@ use trainyard_run_config::Job;
 
 use super::cannot_write;
 use super::design::{Design, Family};
-use super::job_file::{EVALUATIONS_WITHOUT_A_BETTER_ONE, JobFile, Purpose, vocabularies};
+use super::job_file::{
+    EVALUATIONS_WITHOUT_A_BETTER_ONE, JobFile, MEASURED_EPOCHS, MEASURED_EPOCHS_OF_MANY, Purpose,
+    vocabularies,
+};
 use super::plan::{Plan, Shape, Task};
 use super::sample::Sample;
 use super::search::{Candidate, Doubt, Failure, Measured, Metric, Search, Space, Trial};
@@ -40,13 +43,28 @@ pub(super) struct Bench<'a> {
     pub(super) stop: &'a StopSource,
     /// There is more time than usual.
     pub(super) further_kinds: bool,
+    /// What is compared.
+    pub(super) stage: Stage,
     pub(super) total: Duration,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Stage {
+    /// All candidates, of which the best is chosen.
+    Only,
+    /// All candidates, of which the best are compared again on more records.
+    First,
+    /// The best of another search, on more records than that had.
+    Last(Vec<Candidate>),
 }
 
 /// The end of a search.
 pub(super) struct Choice {
     pub(super) plan: Plan,
     pub(super) design: Design,
+    /// The best candidates, the winner first.
+    pub(super) finalists: Vec<Candidate>,
     /// The table and its caption, one entry per line.
     pub(super) lines: Vec<String>,
     /// No candidate is better than the baseline.
@@ -90,13 +108,22 @@ impl Bench<'_> {
             one_logit: !matches!(self.plan.label.task, Task::Classes { .. }),
             doubts,
         };
-        let mut search = Search::new(space, metric, deviation, self.total);
-        let job = self.write(&rules)?;
+        let first = match &self.stage {
+            Stage::Only | Stage::First => rules.clone(),
+            Stage::Last(finalists) => finalists.first().unwrap_or(&rules).clone(),
+        };
+        let mut search = match &self.stage {
+            Stage::Only | Stage::First => Search::new(space, metric, deviation, self.total),
+            Stage::Last(finalists) => {
+                Search::among(finalists.clone(), space, metric, deviation, self.total)
+            }
+        };
+        let job = self.write(&first)?;
         let mut context = Context::alone(job, None, LogFormat::Text);
         context.stop = self.stop.clone();
         let searched = &mut search;
         supervise(context, async move |_, stop| self.run(searched, stop).await)?;
-        Ok(self.choice(&search, &rules))
+        Ok(self.choice(&search, &first))
     }
 
     async fn run(&self, search: &mut Search, stop: CancellationToken) -> Result<(), Diagnostic> {
@@ -133,7 +160,17 @@ impl Bench<'_> {
         let plan = plan.reading(&candidate.readings);
         match candidate.design.family {
             Family::Din => plan.attending(),
+            Family::Dlrm => plan.multiplying(),
             _ => plan,
+        }
+    }
+
+    fn purpose(&self) -> Purpose<'static> {
+        Purpose::Measurement {
+            epochs: match self.stage {
+                Stage::Only | Stage::First => MEASURED_EPOCHS,
+                Stage::Last(_) => MEASURED_EPOCHS_OF_MANY,
+            },
         }
     }
 
@@ -163,7 +200,7 @@ impl Bench<'_> {
             source: self.source,
             plan: &plan,
             design: &candidate.design,
-            purpose: Purpose::Measurement,
+            purpose: self.purpose(),
             parts: &parts,
             folder: &folder,
             profile: self.profile,
@@ -220,9 +257,9 @@ impl Bench<'_> {
         }
     }
 
-    fn choice(&self, search: &Search, rules: &Candidate) -> Choice {
+    fn choice(&self, search: &Search, first: &Candidate) -> Choice {
         let winner = search.best();
-        let chosen = winner.map_or(rules, |trial| &trial.candidate);
+        let chosen = winner.map_or(first, |trial| &trial.candidate);
         let baseline = self.baseline();
         let is_no_better = match winner.map(|trial| &trial.outcome) {
             Some(Ok(measured))
@@ -242,6 +279,7 @@ impl Bench<'_> {
         Choice {
             plan: self.plan_of(chosen),
             design: chosen.design,
+            finalists: search.finalists(),
             lines: self.table(search, baseline),
             is_no_better,
         }
@@ -276,7 +314,7 @@ impl Bench<'_> {
             source: self.source,
             plan: self.plan,
             design: &Design::by_rules(self.plan),
-            purpose: Purpose::Measurement,
+            purpose: self.purpose(),
             parts: &self.parts(),
             folder: self.folder,
             profile: self.profile,
@@ -324,7 +362,10 @@ impl Bench<'_> {
                 Ok(measured) => {
                     let mut notes = Vec::new();
                     if winner == Some(trial) {
-                        notes.push("chosen");
+                        notes.push(match self.stage {
+                            Stage::First => "ahead",
+                            Stage::Only | Stage::Last(_) => "chosen",
+                        });
                     }
                     if measured.is_cut {
                         notes.push("time ended it");

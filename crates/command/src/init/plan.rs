@@ -191,11 +191,37 @@ impl Plan {
         plan
     }
 
+    /// Returns the plan as a model reads it that multiplies all pairs of embeddings: with two of one column, the bucket's and the id's of
+    /// a number that may be a name, such a model is slower, and learns later what pairs say. The id's is kept.
+    pub(super) fn multiplying(&self) -> Self {
+        let mut plan = self.clone();
+        for feature in &mut plan.features {
+            if let Kind::Numeric {
+                boundaries,
+                ids: Some(_),
+                ..
+            } = &mut feature.kind
+            {
+                boundaries.clear();
+            }
+        }
+        let embeddings: usize = plan.features.iter().map(FeaturePlan::embeddings).sum();
+        // A product needs two.
+        if embeddings < 2 { self.clone() } else { plan }
+    }
+
     /// Returns whether any feature is a category. A linear part memorizes categories.
     pub(super) fn has_categories(&self) -> bool {
         self.features
             .iter()
             .any(|feature| !matches!(feature.kind, Kind::Numeric { .. }))
+    }
+
+    /// Returns whether any feature is a number.
+    pub(super) fn has_numbers(&self) -> bool {
+        self.features
+            .iter()
+            .any(|feature| matches!(feature.kind, Kind::Numeric { .. }))
     }
 
     /// Returns whether any number has a range that buckets divide.

@@ -11,9 +11,13 @@ use super::plan::{Plan, split_time};
 use super::source::Source;
 use super::split::{self, Parts, Rule, Writers, next};
 
-/// Most records of the sample, and of those that are held out.
+/// Most records of the sample in the usual time, and of those that are held out.
 const ROWS_MAX: u64 = 250_000;
 const HELD_OUT_ROWS_MAX: u64 = 25_000;
+
+/// Most times the usual time that give the sample as many times its records. Interactions of rare ids show in many records alone:
+/// where a few hundred thousand do not tell models with layers apart, a million may.
+const TIMES_MAX: u64 = 4;
 
 /// Share of the sample that is held out.
 const HELD_OUT_SHARE: f64 = 0.2;
@@ -21,10 +25,30 @@ const HELD_OUT_SHARE: f64 = 0.2;
 /// Fewest records held out that tell models apart.
 const HELD_OUT_ROWS_MIN: u64 = 100;
 
-/// Most bytes of values in the sample, and most records and bytes that are read for it.
+/// Most bytes of values in the sample in the usual time, and most records and bytes that are read for it.
 const BYTES_MAX: u64 = 64 << 20;
 const READ_ROWS_MAX: u64 = 1_000_000;
 const READ_BYTES_MAX: u64 = 256 << 20;
+
+/// Most records and bytes of a sample, and of what is read for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    rows: u64,
+    bytes: u64,
+    bytes_read: u64,
+}
+
+impl Bounds {
+    /// Returns the bounds for a search of so many times the usual time.
+    pub(super) fn of_times(times: u64) -> Self {
+        let times = times.clamp(1, TIMES_MAX);
+        Self {
+            rows: times * ROWS_MAX,
+            bytes: times * BYTES_MAX,
+            bytes_read: times * READ_BYTES_MAX,
+        }
+    }
+}
 
 /// Salt of the choice of records, so that it is another choice than that of the evaluation.
 const SALT: u64 = 0x5a17;
@@ -46,6 +70,7 @@ struct Draw {
     rows_of_file: u64,
     /// Share of the records read that are taken.
     share: f64,
+    bounds: Bounds,
 }
 
 impl Draw {
@@ -65,6 +90,7 @@ pub(super) fn draw(
     source: &Source,
     plan: &Plan,
     parts: &Parts,
+    bounds: Bounds,
     folder: &Path,
 ) -> Result<Result<Sample, String>, Diagnostic> {
     let names: Vec<String> = parts
@@ -77,19 +103,20 @@ pub(super) fn draw(
     let (rows_of_file, share, expected) = match parts.train_rows {
         Some(rows) => {
             let read = rows.min(READ_ROWS_MAX);
-            let taken = read.min(ROWS_MAX);
+            let taken = read.min(bounds.rows);
             (
                 of_file(READ_ROWS_MAX),
                 taken as f64 / read.max(1) as f64,
                 taken,
             )
         }
-        None => (of_file(ROWS_MAX), 1.0, ROWS_MAX),
+        None => (of_file(bounds.rows), 1.0, bounds.rows),
     };
     let held_out_share = HELD_OUT_SHARE.min(HELD_OUT_ROWS_MAX as f64 / expected.max(1) as f64);
     let draw = Draw {
         rows_of_file,
         share,
+        bounds,
     };
     let mut layout = Layout::default();
     let mut times = Profile::new(&source.missing_texts()).in_style(parts.style.numbers.clone());
@@ -198,7 +225,7 @@ fn pass(
             } else {
                 each(Taken::No)?;
             }
-            if bytes_read > READ_BYTES_MAX || bytes_taken > BYTES_MAX {
+            if bytes_read > draw.bounds.bytes_read || bytes_taken > draw.bounds.bytes {
                 return Ok(());
             }
         }

@@ -33,6 +33,9 @@ const AHEAD_OF_PEER: f64 = 3.0;
 /// Standard deviations by which an area must be ahead of a constant's: it is the best of many candidates and evaluations.
 const AHEAD_OF_CONSTANT: f64 = 4.0;
 
+/// Most candidates that are compared again on more records.
+const FINALISTS_MAX: usize = 3;
+
 /// Learning rates that are tried, if they are the next to the best.
 const LEARNING_RATES: [f64; 5] = [0.01, 0.005, 0.003, 0.001, 0.0005];
 
@@ -195,6 +198,73 @@ impl Search {
         }
     }
 
+    /// Begins a search among the finalists of another one, the winner first, on more records than that had. Then whole numbers that may be
+    /// names are read in another way.
+    pub(crate) fn among(
+        finalists: Vec<Candidate>,
+        space: Space,
+        metric: Metric,
+        deviation: f64,
+        total: Duration,
+    ) -> Self {
+        Self {
+            queue: finalists.into(),
+            axes: (!space.doubts.is_empty())
+                .then_some(Axis::AllColumns)
+                .into_iter()
+                .collect(),
+            ..Self::new(space, metric, deviation, total)
+        }
+    }
+
+    /// Returns the winner, and the best of those other families with layers that are not far behind: of more records, they may make more.
+    pub(crate) fn finalists(&self) -> Vec<Candidate> {
+        let Some((winner, best)) = self
+            .best()
+            .and_then(|best| Some((best, best.outcome.as_ref().ok()?)))
+        else {
+            return Vec::new();
+        };
+        let mut others: Vec<(&Candidate, f64)> = Vec::new();
+        for trial in &self.trials {
+            let Ok(measured) = &trial.outcome else {
+                continue;
+            };
+            let candidate = &trial.candidate;
+            let family = candidate.design.family;
+            if !family.has_layers()
+                || family == winner.candidate.design.family
+                || self.is_ahead(best.value, measured.value, FAR_AHEAD)
+            {
+                continue;
+            }
+            match others
+                .iter_mut()
+                .find(|(other, _)| other.design.family == family)
+            {
+                Some(other) if self.is_ahead(measured.value, other.1, 0.0) => {
+                    *other = (candidate, measured.value)
+                }
+                Some(_) => {}
+                None => others.push((candidate, measured.value)),
+            }
+        }
+        others.sort_by(|(_, left), (_, right)| match self.metric {
+            Metric::Auc => right.total_cmp(left),
+            Metric::Loss => left.total_cmp(right),
+        });
+        // Columns are read as by the winner.
+        let others = others.into_iter().map(|(other, _)| Candidate {
+            readings: winner.candidate.readings.clone(),
+            ..other.clone()
+        });
+        [winner.candidate.clone()]
+            .into_iter()
+            .chain(others)
+            .take(FINALISTS_MAX)
+            .collect()
+    }
+
     /// Returns the next candidate and the most time that it may take, with so much time left; `None` if the search has ended.
     pub(crate) fn next(&mut self, left: Duration) -> Option<(Candidate, Duration)> {
         if self.is_perfect() {
@@ -332,7 +402,7 @@ impl Search {
         let design = best.design;
         match axis {
             Axis::AllColumns => {
-                let ways = [Reading::Number, Reading::Name, Reading::Both];
+                let ways = [Reading::Name, Reading::Number, Reading::Both];
                 let read = |way: Reading| {
                     let can = self
                         .doubts

@@ -281,7 +281,7 @@ impl Kind {
 
 impl FeaturePlan {
     /// Returns the number of embeddings in a factorized model.
-    pub(super) fn embeddings(&self) -> usize {
+    pub(crate) fn embeddings(&self) -> usize {
         match &self.kind {
             Kind::Numeric {
                 boundaries, ids, ..

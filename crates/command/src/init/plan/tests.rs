@@ -766,3 +766,28 @@ fn commas_stand_between_ids_where_the_same_few_come_in_lists_of_several_lengths(
         assert_eq!(separator_of(value), None, "{place}: {}", value(3));
     }
 }
+
+#[test]
+fn a_model_of_all_pairs_has_one_embedding_of_a_number_that_may_be_a_name_unless_it_has_no_other() {
+    let id = |row: usize| (1000 * (row * 7 % 400)).to_string();
+    let few = |row: usize| (row % 7).to_string();
+    let embeddings = |columns: &[(&str, &dyn Fn(usize) -> String)]| {
+        let wishes = Wishes {
+            shape: Some(Shape::Factorized),
+            ..Wishes::default()
+        };
+        let plan = plan(columns, &wishes);
+        let of = |plan: &Plan| -> Vec<usize> {
+            plan.features
+                .iter()
+                .map(|feature| feature.embeddings())
+                .collect()
+        };
+        (of(&plan), of(&plan.multiplying()))
+    };
+    let label = |row: usize| (row % 2).to_string();
+    let with_another = embeddings(&[("label", &label), ("number", &few), ("visitor", &id)]);
+    assert_eq!(with_another, (vec![1, 2], vec![1, 1]));
+    let alone = embeddings(&[("label", &label), ("visitor", &id)]);
+    assert_eq!(alone, (vec![2], vec![2]));
+}

@@ -374,3 +374,100 @@ fn candidates_share_the_time_and_the_search_ends_when_none_is_left() {
     assert!(search.is_cut());
     assert_eq!(best(&search), &rules());
 }
+
+#[test]
+fn finalists_are_the_winner_and_other_kinds_with_layers_that_are_near_it() {
+    let of = |value_of: &dyn Fn(&Candidate) -> f64| {
+        let mut search = search(Vec::new());
+        run(&mut search, |candidate| measured(value_of(candidate)));
+        let finalists = search.finalists();
+        let families: Vec<Family> = finalists.iter().map(|found| found.design.family).collect();
+        (families, finalists)
+    };
+    // A deviation is 0.02.
+    let (families, finalists) = of(&|candidate| match candidate.design.family {
+        Family::DeepFm => 0.75,
+        Family::Dlrm => 0.74,
+        Family::WideAndDeep => 0.73,
+        Family::Dcn => 0.72,
+        Family::Linear | Family::Fm => 0.75,
+        _ => 0.5,
+    });
+    assert_eq!(
+        families,
+        [Family::DeepFm, Family::Dlrm, Family::WideAndDeep]
+    );
+    assert_eq!(finalists[0], rules());
+    let (families, _) = of(&|candidate| match candidate.design.family {
+        Family::Dlrm => 0.8,
+        Family::Dcn => 0.61,
+        _ => 0.59,
+    });
+    assert_eq!(
+        families,
+        [Family::Dlrm, Family::Dcn],
+        "the others are far behind"
+    );
+    let failure = Failure::Problem("it has failed".to_owned());
+    let mut none = search(Vec::new());
+    run(&mut none, |_| Err(failure.clone()));
+    assert!(none.finalists().is_empty());
+}
+
+#[test]
+fn among_finalists_the_winner_comes_first_and_stays_unless_another_is_ahead_by_more_than_chance() {
+    let doubt = Doubt {
+        column: "a".to_owned(),
+        others: vec![Reading::Number, Reading::Name],
+    };
+    let doubts = vec![
+        doubt.clone(),
+        Doubt {
+            column: "b".to_owned(),
+            ..doubt
+        },
+    ];
+    let finalists = [Family::DeepFm, Family::Dlrm].map(|family| Candidate {
+        design: Design::of(family),
+        ..rules()
+    });
+    let chosen = |of_dlrm: f64, of_names: f64| {
+        let space = Space {
+            samples_a_part: true,
+            further_kinds: true,
+            has_numbers: true,
+            ..space(rules(), doubts.clone())
+        };
+        let mut search = Search::among(finalists.to_vec(), space, Metric::Auc, 0.01, 60 * SECOND);
+        let tried = run(&mut search, |candidate| {
+            let of_family = if candidate.design.family == Family::Dlrm {
+                of_dlrm
+            } else {
+                0.0
+            };
+            let are_names = candidate
+                .readings
+                .iter()
+                .any(|(_, way)| *way == Reading::Name);
+            measured(0.65 + of_family + if are_names { of_names } else { 0.0 })
+        });
+        let best = best(&search);
+        let of_best = (best.design.family, best.readings.len());
+        (tried, of_best)
+    };
+    let (tried, best) = chosen(0.05, 0.05);
+    assert_eq!(
+        tried[..2],
+        finalists,
+        "the winner of the first search, then the others"
+    );
+    let later: Vec<Family> = tried[2..].iter().map(|tried| tried.design.family).collect();
+    assert_eq!(
+        later,
+        [Family::Dlrm; 2],
+        "readings of the best, and nothing else"
+    );
+    assert_eq!(best, (Family::Dlrm, 2));
+    let (_, best) = chosen(0.02, 0.02);
+    assert_eq!(best, (Family::DeepFm, 0), "two deviations are chance");
+}
