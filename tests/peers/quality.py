@@ -154,7 +154,7 @@ TABLES = [
     Table("adult", "Salary", ">50K", 0.925, 0.925, (), adult, "adult"),
     Table("movielens", "liked", "1", 0.783, 0.787, ("user_id", "item_id"), movielens, "movielens"),
     Table("movielens by time", "liked", "1", 0.700, 0.7146, ("user_id", "item_id"), movielens_by_time, "movielens", "when"),
-    Table("clicks", "label", "1", 0.700, 0.75, tuple(f"C{number}" for number in range(1, 27)), clicks, "clicks"),
+    Table("clicks", "label", "1", 0.775, 0.75, tuple(f"C{number}" for number in range(1, 27)), clicks, "clicks"),
 ]
 
 
