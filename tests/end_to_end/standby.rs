@@ -50,6 +50,7 @@ impl Pair {
         let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
         let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
         let standby = tasks.add_standby();
+        tasks.slow_down();
         tasks.start_all_then_standbys(LIMIT);
         let mut pair = Self {
             ledger,

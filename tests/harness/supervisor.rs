@@ -271,6 +271,17 @@ impl Supervisor {
         self.wrappers.insert(task, wrapper);
     }
 
+    /// Has chiefs and workers pause in each step, for a test that waits for something else than steps: it leaves the cores to
+    /// others. To be said before they are started.
+    pub fn slow_down(&mut self) {
+        let slow = ["env", "FAILPOINTS=worker.after_pull=sleep(5)"].map(str::to_owned);
+        for task in self.tasks() {
+            if matches!(task.role, Role::Chief | Role::Worker) {
+                self.start_by(task, slow.to_vec());
+            }
+        }
+    }
+
     /// Starts a task.
     ///
     /// # Panics

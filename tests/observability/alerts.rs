@@ -95,7 +95,9 @@ fn cluster(folder: &Path, model_dir: &Path) -> Supervisor {
         workers: 1,
         evaluators: 0,
     };
-    Supervisor::new(&program("trainyard"), folder, &job, counts, &[])
+    let mut tasks = Supervisor::new(&program("trainyard"), folder, &job, counts, &[]);
+    tasks.slow_down();
+    tasks
 }
 
 /// Starts a cluster, and waits until its worker trains.

@@ -297,6 +297,85 @@ save_checkpoints_steps = 1_000_000
     tasks.kill_all();
 }
 
+trial!(rows_that_a_full_table_gives_away_and_rows_that_expire_are_counted_to_the_last_one);
+fn rows_that_a_full_table_gives_away_and_rows_that_expire_are_counted_to_the_last_one() {
+    const CHIEF: Task = Task {
+        role: Role::Chief,
+        index: 0,
+    };
+    /// Each record has a user and an item that no other record has.
+    const IDS: u64 = 1200;
+    const BATCH: u64 = 20;
+    const USERS_MAX: u64 = 200;
+    const STEPS_OF_ITEMS: u64 = 15;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut text = "user,item,y\n".to_owned();
+    for row in 0..IDS {
+        let _ = writeln!(text, "u{row},i{row},{}", row % 2);
+    }
+    std::fs::write(folder.path().join("train.csv"), text).expect("written");
+    let job = format!(
+        r#"model_dir = '{}'
+[input]
+label = {{ column = "y" }}
+train = {{ files = ["train.csv"], batch_size = {BATCH}, epochs = 1 }}
+[[feature]]
+column = "user"
+kind = "dynamic"
+rows_max = {USERS_MAX}
+deep = {{ embedding = 4 }}
+[[feature]]
+column = "item"
+kind = "dynamic"
+rows_max = 100_000
+expire_after_steps = {STEPS_OF_ITEMS}
+deep = {{ embedding = 4 }}
+[model]
+kind = "dnn_classifier"
+hidden_units = [4]
+[run]
+save_checkpoints_steps = 1_000_000
+"#,
+        folder.path().join("model").display()
+    );
+    let path = folder.path().join("job.toml");
+    std::fs::write(&path, job).expect("written");
+    let counts = LocalCounts {
+        ps: 1,
+        workers: 1,
+        evaluators: 0,
+    };
+    let mut tasks = Supervisor::new(&program("trainyard"), folder.path(), &path, counts, &[]);
+    // The checkpoint of the end comes late: all steps are done by then, and the server still answers.
+    let late = [
+        "env",
+        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
+    ];
+    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
+    tasks.start_all();
+    let server = tasks.of_role(Role::Ps)[0];
+    let rows = |page: &Scraped, of: &str| page.sum("trainyard_dynamic_rows", &[of]);
+    let evicted = |page: &Scraped, of: &str, reason: &str| {
+        let reason = format!("reason=\"{reason}\"");
+        page.sum("trainyard_dynamic_evicted_total", &[of, &reason])
+    };
+    // A push counts once, whoever else computes its step at the end.
+    tasks.wait_until("each id has had its row", LIMIT, |tasks| {
+        Scraped::of(tasks.admin(server)).is_some_and(|page| {
+            rows(&page, "user") + evicted(&page, "user", "room") == IDS
+                && rows(&page, "item") + evicted(&page, "item", "expired") == IDS
+        })
+    });
+    let page = Scraped::of(tasks.admin(server)).expect("it answers");
+    assert_eq!(rows(&page, "user"), USERS_MAX, "{}", page.0);
+    // Both tasks may have been some steps apart.
+    let left = STEPS_OF_ITEMS * BATCH..=(STEPS_OF_ITEMS + 2) * BATCH;
+    assert!(left.contains(&rows(&page, "item")), "{}", page.0);
+    assert_eq!(evicted(&page, "user", "expired"), 0);
+    assert_eq!(evicted(&page, "item", "room"), 0);
+    tasks.kill_all();
+}
+
 trial!(published_cuts_and_those_that_could_not_be_published_are_counted);
 fn published_cuts_and_those_that_could_not_be_published_are_counted() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -382,6 +461,12 @@ fn roles_and_links_of_replicas_tell_of_a_server_that_stands_still_and_of_its_ret
                 && of_both(tasks, "trainyard_replica_link", shard) == [0, LINKED]
         })
     };
+    // Of both shards of a server.
+    let lag = |tasks: &Supervisor, server: Task| {
+        let page = Scraped::of(tasks.admin(server))?;
+        let sum = |of| page.sum(&format!("trainyard_replica_lag_{of}"), &[]);
+        Some((sum("records"), sum("bytes")))
+    };
     tasks.wait_until("both shards are in sync", LIMIT, are_in_sync);
     tasks.signal(servers[1], Signal::STOP);
     tasks.wait_until("the other server is alone", LIMIT, |tasks| {
@@ -390,7 +475,21 @@ fn roles_and_links_of_replicas_tell_of_a_server_that_stands_still_and_of_its_ret
                 && of(tasks, servers[0], "trainyard_replica_link", shard) < Some(LINKED)
         })
     });
+    // It goes on with its own shard, of which the backup lacks more and more.
+    tasks.wait_until("the other server lacks changes", LIMIT, |tasks| {
+        of(tasks, servers[0], "trainyard_replica_lag_records", 0) > Some(200)
+    });
     tasks.signal(servers[1], Signal::CONT);
     tasks.wait_until("both shards are in sync again", LIMIT, are_in_sync);
+    for task in tasks.tasks() {
+        if task.role != Role::Ps {
+            tasks.signal(task, Signal::STOP);
+        }
+    }
+    tasks.wait_until("the backups have confirmed all", LIMIT, |tasks| {
+        servers
+            .iter()
+            .all(|server| lag(tasks, *server) == Some((0, 0)))
+    });
     tasks.kill_all();
 }

@@ -1,12 +1,10 @@
 //! Answers of the server against the lines of `trainyard predict`.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::onnx::jobs::{Case, cases};
-use crate::onnx::rows;
+use crate::onnx::exported;
 use crate::serving::client::{get, post};
 use crate::serving::{Server, run};
 
@@ -14,8 +12,6 @@ use crate::serving::{Server, run};
 const ROWS: usize = 70;
 /// Records that are also sent one by one.
 const ALONE: usize = 5;
-/// Cases that are trained at the same time.
-const AT_A_TIME: usize = 2;
 
 /// A job with dynamic tables, of texts and of whole numbers.
 const DYNAMIC: &str = r#"
@@ -54,29 +50,25 @@ fn train(job: &str, data: &str, predictions: &Path) {
     run(&["predict", job, "--input", data, "--output", &out]);
 }
 
-/// Trains every case, and returns the names of the models.
-fn train_all(folder: &Path, data: &Path) -> Vec<String> {
-    let all = cases();
-    let next = AtomicUsize::new(0);
-    let shown = data.to_string_lossy();
-    std::thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                while let Some(case) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let own = folder.join(name(&case.name));
-                    std::fs::create_dir_all(&own).expect("a folder");
-                    let job = case.write(&own, data);
-                    train(
-                        &job.to_string_lossy(),
-                        &shown,
-                        &own.join("predictions.jsonl"),
-                    );
-                }
-            });
-        }
+/// A model that is served, and what `predict` says of the records.
+struct Served {
+    name: String,
+    job: PathBuf,
+    predictions: PathBuf,
+}
+
+/// Returns every case, as it was trained for the tests of exports, and a job with dynamic tables, which is trained in a folder.
+/// Beside them, the records of which the predictions are.
+fn trained(own: &Path) -> (PathBuf, Vec<Served>) {
+    let (folder, exported) = exported();
+    let data = folder.join("rows.csv");
+    let cases = exported.into_iter().map(|(case, export)| Served {
+        name: name(&case.name),
+        job: folder.join(&case.name).join("job.toml"),
+        predictions: export.join("predictions.jsonl"),
     });
-    let own = folder.join("dynamic");
-    std::fs::create_dir_all(&own).expect("a folder");
+    let mut all: Vec<Served> = cases.collect();
+    let shown = data.to_string_lossy();
     let job = own.join("job.toml");
     let text = format!(
         "model_dir = {:?}\n[input]\nlabel = {{ column = \"binary\" }}\n[input.train]\nfiles = [{shown:?}]\n\
@@ -84,13 +76,14 @@ fn train_all(folder: &Path, data: &Path) -> Vec<String> {
         own.join("model").display().to_string()
     );
     std::fs::write(&job, text).expect("the job is written");
-    train(
-        &job.to_string_lossy(),
-        &shown,
-        &own.join("predictions.jsonl"),
-    );
-    let cases = all.iter().map(|case: &Case| name(&case.name));
-    cases.chain(["dynamic".to_owned()]).collect()
+    let predictions = own.join("predictions.jsonl");
+    train(&job.to_string_lossy(), &shown, &predictions);
+    all.push(Served {
+        name: "dynamic".to_owned(),
+        job,
+        predictions,
+    });
+    (data, all)
 }
 
 /// The inputs of a model: names, and whether they are numbers.
@@ -163,31 +156,35 @@ trial!(a_served_model_answers_what_predict_answers_to_the_bit_for_every_kind);
 fn a_served_model_answers_what_predict_answers_to_the_bit_for_every_kind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
-    let data = folder.join("rows.csv");
-    rows::write(&data, ROWS, 7);
-    let models = train_all(folder, &data);
+    let (data, models) = trained(folder);
     // Every model in one server, by its job file.
     let config: String = models
         .iter()
-        .map(|name| format!("[[model]]\nname = {name:?}\npath = \"{name}/job.toml\"\n"))
+        .map(|Served { name, job, .. }| format!("[[model]]\nname = {name:?}\npath = {job:?}\n"))
         .collect();
     let file = folder.join("serving.toml");
     std::fs::write(&file, config).expect("the configuration is written");
     let mut server = Server::start(&["--config", &file.to_string_lossy()]);
     let address = server.address.clone();
     let text = std::fs::read_to_string(&data).expect("the records");
-    for model in &models {
+    for Served {
+        name: model,
+        predictions,
+        ..
+    } in &models
+    {
         server.wait_for_version(model, 60);
-        let lines = folder.join(model).join("predictions.jsonl");
-        let lines = std::fs::read_to_string(lines).expect("predictions");
+        let lines = std::fs::read_to_string(predictions).expect("predictions");
         let expected: Vec<Value> = lines
             .lines()
+            .take(ROWS)
             .map(|line| bits(&serde_json::from_str(line).expect("a line is JSON")))
             .collect();
         assert_eq!(expected.len(), ROWS);
         let keys = expected[0].as_object().expect("an object").keys();
         let keys: Vec<String> = keys.cloned().collect();
-        let rows = instances(&text, &inputs(&address, model));
+        let mut rows = instances(&text, &inputs(&address, model));
+        rows.truncate(ROWS);
         assert_eq!(
             answers(&address, model, &rows, &keys),
             expected,

@@ -60,4 +60,6 @@ pub use folder::Folder;
 pub use output::{print, refuse_absent_folder};
 pub use program::Program;
 pub use targets::{Existing, check_targets};
-pub use up::{RuntimeThreads, Supervisor, TaskCommand, free_ports, resolve, tasks, threads};
+pub use up::{
+    LOCAL_PORTS, RuntimeThreads, Supervisor, TaskCommand, free_ports, resolve, tasks, threads,
+};

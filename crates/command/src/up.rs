@@ -52,8 +52,8 @@ pub(crate) struct Up {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// Range of ports, below the range from which the system assigns ports.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// Ports of tasks on this machine, below the range from which the system assigns ports.
+pub const LOCAL_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Longest name of a folder whose socket names still fit into a socket address, in bytes.
 const SOCKET_FOLDER_BYTES_MAX: usize = 90;
@@ -143,13 +143,13 @@ pub fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
 /// stays free until its task listens.
 fn first_port(process_id: u32) -> u16 {
     let hash = u64::from(process_id.wrapping_mul(0x9e37_79b9));
-    PORTS.start + ((hash * u64::from(PORTS.end - PORTS.start)) >> 32) as u16
+    LOCAL_PORTS.start + ((hash * u64::from(LOCAL_PORTS.end - LOCAL_PORTS.start)) >> 32) as u16
 }
 
 /// As [`free_ports`], without the ports in `taken`, whose tasks may not listen yet.
 fn free_ports_beside(count: usize, taken: &BTreeSet<u16>) -> std::io::Result<Vec<u16>> {
     let start = first_port(std::process::id());
-    let candidates = (start..PORTS.end).chain(PORTS.start..start);
+    let candidates = (start..LOCAL_PORTS.end).chain(LOCAL_PORTS.start..start);
     let mut held: Vec<(u16, TcpListener)> = Vec::new();
     let mut refused = None;
     for port in candidates.filter(|port| !taken.contains(port)) {
@@ -407,7 +407,7 @@ mod tests {
         let mut places: Vec<u16> = (4_194_300_u32..4_194_320).map(first_port).collect();
         places.sort_unstable();
         assert!(
-            places.iter().all(|place| PORTS.contains(place)),
+            places.iter().all(|place| LOCAL_PORTS.contains(place)),
             "{places:?}"
         );
         assert!(

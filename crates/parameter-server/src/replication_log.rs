@@ -306,15 +306,13 @@ impl ReplicationLog {
         self.progress.borrow().closed
     }
 
-    /// Returns the number of items that the backup has not confirmed, and the bytes in the queue; zeros without a
-    /// subscriber.
+    /// Returns the number of items that no backup has confirmed, and the bytes in the queue. Without a subscriber, those are
+    /// missing that came since the last one confirmed, and nothing is queued.
     pub fn lag(&self) -> (u64, u64) {
         let state = self.locked();
         let items = state.items.saturating_sub(self.progress.borrow().confirmed);
-        state
-            .subscriber
-            .as_ref()
-            .map_or((0, 0), |subscriber| (items, subscriber.bytes))
+        let queued = state.subscriber.as_ref().map(|subscriber| subscriber.bytes);
+        (items, queued.unwrap_or_default())
     }
 
     /// Returns the number of items, and wakes the sender.

@@ -300,8 +300,7 @@ fn run(mode: &Mode, narrow: bool) {
             // A part of a log takes 8 MiB.
             trial.memory = Some(Mount::of("6m"));
         }
-        let mut output = String::new();
-        for _run in ["first", "resumed"] {
+        let struck = || {
             let mut tasks = trial.start_all();
             wait_for_progress(&mut tasks);
             if *killed == ServerWithoutMemory {
@@ -311,10 +310,11 @@ fn run(mode: &Mode, narrow: bool) {
             }
             let mut tasks = strike(&trial, tasks, mode.way, *killed);
             wait_for_progress(&mut tasks);
-            output.push_str(&tasks.stop());
-        }
-        let (passes, last) = trial.end(trial.start_all());
-        output.push_str(&last);
+            tasks
+        };
+        let first = struck().stop();
+        let (passes, resumed) = trial.end(struck());
+        let output = first + &resumed;
         let what = format!("{}, {} killed: {output}", mode.way.name(), killed.name());
         if *kept == EveryStep {
             assert!(

@@ -54,7 +54,9 @@ impl Trial {
     }
 
     fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        // What counts is what is left behind, on a busy machine too: a stop has the time that its checkpoint takes.
         let mut arguments = vec!["--set", "run.log_step_count_steps=10"];
+        arguments.extend(["--drain-deadline", "60"]);
         arguments.extend(self.settings.iter().flat_map(|setting| ["--set", setting]));
         arguments.extend(more);
         arguments

@@ -70,6 +70,21 @@ async fn nothing_is_settled_that_the_backup_does_not_have() {
     settled.await.expect("no panic").expect("it is there");
 }
 
+#[test]
+fn what_a_backup_that_is_away_lacks_is_its_lag() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, replication_log) = begun(folder.path());
+    assert_eq!(replication_log.lag(), (1, 0), "no backup has the segment");
+    let from = replication_log.subscribe();
+    replication_log.confirm(from.items);
+    assert_eq!(replication_log.lag(), (0, 0));
+    replication_log.unsubscribe(from);
+    for number in 1..=3 {
+        replication_log.add(&log, record(number));
+    }
+    assert_eq!(replication_log.lag(), (3, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_backup_that_says_nothing_is_not_waited_for_without_end() {
     let folder = tempfile::tempdir().expect("a folder");

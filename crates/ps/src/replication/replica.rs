@@ -213,9 +213,9 @@ impl Replica {
         let log_sender = locked(&self.log_sender)
             .as_ref()
             .map_or(v1::LinkState::Unspecified, LogSender::state);
-        let (lag_records, lag_bytes) = self
-            .journal()
-            .map_or((0, 0), |journal| journal.replication_log().lag());
+        let journal = self.journal().filter(|_| role == v1::ReplicaRole::Primary);
+        let (lag_records, lag_bytes) =
+            journal.map_or((0, 0), |journal| journal.replication_log().lag());
         let term = state.term();
         v1::ReplicaStatus {
             shard: self.shard as u32,

@@ -13,11 +13,11 @@ pub(crate) fn describe() {
     );
     describe_gauge!(
         "trainyard_replica_lag_records",
-        "Changes that the backup has not confirmed, by shard."
+        "Changes that the backup has not confirmed, also while it is away, by shard."
     );
     describe_gauge!(
         "trainyard_replica_lag_bytes",
-        "Bytes of changes that have not been sent to the backup, by shard."
+        "Bytes of changes that wait to be sent to the backup, by shard."
     );
     describe_gauge!(
         "trainyard_replica_link",
