@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,37 +21,72 @@ Separators = list[tuple[str, str]]
 """Columns of several ids in a field, with the text between them."""
 
 
-def settings(job: Job, given: Texts, folder: str, **parts: Any) -> list[str]:
+@dataclass(frozen=True)
+class Data:
+    """Data of an argument, and the part of the input that it takes the place of."""
+
+    argument: str
+    part: str
+    given: Any
+
+    def file(self, folder: str) -> Path:
+        """Returns the file that the data becomes."""
+        return Path(folder, f"{self.argument}.parquet")
+
+
+def settings(job: Job, given: Texts, folder: str, *data: Data) -> list[str]:
     """Writes data into a folder, and returns the settings of a job, `given` and those by which it reads the data.
 
-    `parts` are the data of `[input.train]` and `[input.eval]` by their names.
-
     Raises TypeError if data is of no kind that can be read, ValueError if it has no rows, or texts that the job would split in other
-    files, and RuntimeError in a task of a cluster.
+    files, or if the job names a format for it, and RuntimeError in a task of a cluster.
     """
-    found = {part: data for part, data in parts.items() if data is not None}
+    found = [each for each in data if each.given is not None]
     if not found:
         return texts(given)
+    _refuse_format(job, texts(given), found)
     if role_of(["run"], os.environ.get("TF_CONFIG")) != "alone":
         raise RuntimeError(
             "data of this process reaches no other task of the cluster that TF_CONFIG names: write it to files that all tasks read, for "
             "example frame.to_parquet(path), and name them in input.train.files"
         )
-    files = {part: Path(folder, f"{part}.parquet") for part in found}
-    own = ['input.format="parquet"', *(f"input.{part}.files={json.dumps([str(file)])}" for part, file in files.items())]
-    all_of_them = [*texts(given), *own]
+    files = [f"input.{each.part}.files={json.dumps([str(each.file(folder))])}" for each in found]
+    all_of_them = [*texts(given), 'input.format="parquet"', *files]
     separators = _separators(job, all_of_them)
-    for part, data in found.items():
-        _write(data, files[part], separators)
+    for each in found:
+        _write(each.given, each.file(folder), separators)
     return all_of_them
 
 
 def settings_of_scores(job: Job, given: Texts, folder: str, data: Any) -> list[str]:
     """As `settings`, for an evaluation or a prediction. Training files are not read, and the job may lack them."""
-    if data is None:
-        return texts(given)
-    unread = f"input.train.files={json.dumps([str(Path(folder, 'eval.parquet'))])}"
-    return settings(job, [*texts(given), unread], folder, eval=data)
+    own = Data("data", "eval", data)
+    unread = [] if data is None else [f"input.train.files={json.dumps([str(own.file(folder))])}"]
+    return settings(job, [*texts(given), *unread], folder, own)
+
+
+def renamed(text: str, folder: str) -> str:
+    """Returns a message about data without the path of its file, which is gone: the argument alone."""
+    return re.sub(re.escape(folder + os.sep) + r"(data|eval_data)\.parquet", r"\1", text)
+
+
+def _refuse_format(job: Job, given: list[str], data: Sequence[Data]) -> None:
+    """Refuses settings of files beside data that takes their place, and the format of a job that has no files."""
+    names = {f"input.{each.part}.files": each.argument for each in data}
+    for setting in given:
+        key = setting.partition("=")[0].strip()
+        if key == "input.format" or key in names:
+            raise ValueError(
+                f"`{setting}` has no effect beside {names.get(key, data[0].argument)}=, which takes the place of files and has the keys of "
+                "Parquet: leave one of them out"
+            )
+    own = job.get("input") if isinstance(job, Mapping) else None
+    if not isinstance(own, Mapping) or own.get("format", "parquet") == "parquet":
+        return
+    if not any(isinstance(part, Mapping) and part.get("files") for part in own.values()):
+        raise ValueError(
+            f"input.format = {json.dumps(own['format'])} has no effect: the job has no files, and data has the keys of Parquet. Leave the "
+            "key out"
+        )
 
 
 def _separators(job: Job, settings: list[str]) -> list[tuple[str, str]]:
