@@ -72,7 +72,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     for feature in &job.features {
         findings
             .warnings
-            .extend(look_at_separator(feature, profile));
+            .extend(look_at_separator(feature, job.input.format, profile));
     }
     findings
         .warnings

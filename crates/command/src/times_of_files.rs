@@ -8,7 +8,7 @@ use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{Format, Meaning, Options, Ticks, TimeColumns, has_values};
 use trainyard_model::{Part, Shard, input_options};
-use trainyard_run_config::{CrossKey, FeatureKind, Job, Time, TimePart};
+use trainyard_run_config::{CrossKey, FeatureConfig, FeatureKind, Job, Time, TimePart};
 
 use crate::data_warnings::column_of;
 
@@ -245,26 +245,8 @@ fn taken_for_texts(job: &Job) -> BTreeSet<String> {
             columns.insert(label.column.clone());
         }
     }
-    for feature in &job.features {
-        match &feature.kind {
-            FeatureKind::Hashed {
-                column, integers, ..
-            }
-            | FeatureKind::Vocabulary {
-                column, integers, ..
-            }
-            | FeatureKind::Dynamic {
-                column, integers, ..
-            } if !integers => drop(columns.insert(column.clone())),
-            FeatureKind::Crossed { keys, .. } => {
-                columns.extend(keys.iter().filter_map(|key| match key {
-                    CrossKey::Text(column) => Some(column.clone()),
-                    CrossKey::Int(_) | CrossKey::Ids(_) => None,
-                }));
-            }
-            _ => {}
-        }
-    }
+    let features = job.features.iter();
+    columns.extend(features.flat_map(FeatureConfig::text_columns).cloned());
     columns
 }
 

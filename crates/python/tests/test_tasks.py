@@ -250,6 +250,23 @@ def test_the_logits_of_one_label_may_be_other_floats(kind: Any, loss: Any, folde
     assert len(list(trainyard.predict(job, runner=runner, quiet=True))) > 0
 
 
+@pytest.mark.parametrize("loss", [None, torch.nn.BCEWithLogitsLoss(reduction="none")])
+def test_a_loss_that_is_nan_in_each_batch_is_told_as_such(loss: Any, folder: Path) -> None:
+    class One(ty.Module):
+        def __init__(self, params: Any) -> None:
+            super().__init__()
+            self.user = ty.Embedding("user_id", 1)
+
+        def forward(self, batch: ty.Batch) -> Any:
+            return self.user(batch).squeeze(1) * float("nan")
+
+    job = clicks.write(folder)
+    job["train"]["max_steps"] = 5000
+    job["input"]["train"]["epochs"] = None
+    with pytest.raises(trainyard.JobError, match="is quarantined: .*, the last one because its loss is NaN|its loss is NaN"):
+        trainyard.train(job, runner=program(One, loss, ()), quiet=True)
+
+
 def test_a_module_of_one_label_has_outputs_of_its_own(folder: Path) -> None:
     class One(ty.Module):
         def __init__(self, params: Any) -> None:

@@ -152,6 +152,43 @@ def test_training_that_goes_on_with_another_type_is_told(form: Any, folder: Path
 
 
 
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_midnights_of_a_model_of_texts_are_refused(unit: str, folder: Path) -> None:
+    """pandas writes days where all times of a column are midnight, and the text of such a time has the time of the day."""
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    days = np.array(["2024-02-01", "2024-02-02"], dtype=f"M8[{unit}]")[np.arange(ROWS) % 2]
+    frame = pandas.DataFrame({"value": days, "clicked": np.arange(ROWS) % 2})
+    frame.to_csv("train.csv", index=False)
+    described = job()
+    described["input"]["train"]["files"] = ["train.csv"]
+    trainyard.train(described, quiet=True)
+    elsewhere = {**described, "model_dir": "absent"}
+    for data in (frame, {name: frame[name].to_numpy() for name in frame}):
+        for call in (
+            lambda data: trainyard.evaluate(described, data=data),
+            lambda data: trainyard.predict(elsewhere, data=data, model_dir="model"),
+            lambda data: trainyard.train(described, data=data),
+        ):
+            with pytest.raises(ValueError, match=r"`value` of data holds times that are all midnight.*strftime\(\"%Y-%m-%d\"\)"):
+                call(data)
+    as_days = frame.assign(value=frame["value"].dt.strftime("%Y-%m-%d"))
+    assert trainyard.evaluate(described, data=as_days, quiet=True)["accuracy"] == 1.0
+    # A model that was trained on the same knows them.
+    trainyard.train(elsewhere, data=frame, quiet=True)
+    assert trainyard.evaluate(elsewhere, data=frame, quiet=True)["accuracy"] == 1.0
+
+
+def test_texts_with_the_separator_of_their_feature_in_parquet_are_told(folder: Path) -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    polars.DataFrame({"value": ["a|b", "c"] * 100, "clicked": [1, 0] * 100}).write_parquet("a.parquet")
+    described = job(separator="|")
+    described["input"] |= {"format": "parquet"}
+    described["input"]["train"]["files"] = ["a.parquet"]
+    with pytest.warns(trainyard.JobWarning, match=r'100 of 200 values of `value` .* hold the separator "\|", as "a\|b", and a text of parquet'):
+        trainyard.train(described, quiet=True)
+
+
 class OfUsers(tn.Model):
     """A model with an embedding of a name that the records lack."""
 

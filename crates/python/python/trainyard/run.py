@@ -82,7 +82,7 @@ def train(
         further = ["--report", str(path)]
         console = Console.of(quiet, progress, lambda text: frames.renamed(text, folder))
         own = (frames.Data("data", "train", data), frames.Data("eval_data", "eval", eval_data))
-        settings = frames.settings(job, settings, folder, *own)
+        settings = frames.settings(job, settings, folder, *own, model_dir=model_dir)
         runner = runner or _observed(callbacks)
         run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console, folder=folder)
         report = dict(json.loads(path.read_text()))
@@ -108,7 +108,7 @@ def evaluate(
         output = Path(folder, "metrics.json")
         further = ["--format", "json", "--output", str(output), *_of_step(step)]
         console = Console.of(quiet, None, lambda text: frames.renamed(text, folder))
-        settings = frames.settings_of_scores(job, settings, folder, data)
+        settings = frames.settings_of_scores(job, settings, folder, data, model_dir)
         run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console, folder=folder)
         return dict(json.loads(output.read_text())["metrics"])
 
@@ -135,7 +135,7 @@ def predict(
     # What is predicted is data as it is now, whenever the first prediction is asked for.
     folder = tempfile.TemporaryDirectory()
     try:
-        settings = frames.settings_of_scores(job, settings, folder.name, data)
+        settings = frames.settings_of_scores(job, settings, folder.name, data, model_dir)
     except BaseException:
         folder.cleanup()
         raise
