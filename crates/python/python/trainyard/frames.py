@@ -132,7 +132,7 @@ class _Days:
         """Returns whether the newest checkpoint was trained on files of texts."""
         assert self._described is not None
         try:
-            lines = _native.Checkpoint(self._model_dir or self._described.model_dir()).job
+            lines = _native.Checkpoint(os.fspath(self._model_dir or self._described.model_dir())).job
         except _native.CheckpointError:
             return False
         return not {'input.format="csv"', 'input.format="tsv"'}.isdisjoint(lines)
