@@ -160,6 +160,7 @@ fn a_worker_that_sends_nothing_but_poison_is_quarantined_and_the_others_train() 
     for text in [
         "is quarantined: ps:",
         "for their values, most recently those of batches pass ",
+        ", the last one because ",
         "E5002",
     ] {
         assert!(ended.output.contains(text), "{text}: {}", ended.output);

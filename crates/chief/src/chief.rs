@@ -1,5 +1,6 @@
 //! The leading chief: startup, watch and end of a job.
 
+mod division;
 mod end_requests;
 mod evaluated;
 mod finished_job;
@@ -26,8 +27,8 @@ use trainyard_cluster_spec::{Servers, Task};
 use trainyard_daemon::{CancellationToken, Watchdog};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_input::{
-    COMPARED_AT_START_MAX, Clock, Error as InputError, Field, FieldKind, Format, Fraction, Schema,
-    TimeColumns, compare_times,
+    COMPARED_AT_START_MAX, Error as InputError, Field, FieldKind, Format, Fraction, Meaning,
+    Schema, TimeColumns, compare_times,
 };
 use trainyard_model::{AnyModel, Part, Shard, input_options};
 use trainyard_model_dir::{
@@ -420,6 +421,17 @@ fn times_of_training(job: &Job, schema: &Schema) -> Option<TimeColumns> {
     Some(times)
 }
 
+/// Returns what the files of an earlier run meant in the columns of a model, if they were of a format without types.
+fn untyped_of_training(trained: &[String], schema: &Schema) -> Option<TimeColumns> {
+    let is_text = |field: &Field| matches!(field.kind, FieldKind::Bytes { .. });
+    let fields = schema.fields.iter();
+    let mut columns: BTreeMap<String, bool> = BTreeMap::new();
+    for field in fields.filter(|field| is_taken_plainly(schema, &field.name)) {
+        *columns.entry(field.name.clone()).or_default() |= is_text(field);
+    }
+    TimeColumns::of_untyped(trained, columns)
+}
+
 /// Returns whether a model takes what a column holds for plain numbers or names.
 fn is_taken_plainly(schema: &Schema, column: &str) -> bool {
     let is_plain = |field: &Field| {
@@ -433,14 +445,17 @@ fn is_taken_plainly(schema: &Schema, column: &str) -> bool {
 /// Warns of columns that hold other times than those that the newest checkpoint was trained with.
 fn warn_of_other_times(earlier: &TimeColumns, own: &TimeColumns) {
     for (column, clock) in own.iter() {
-        if let Some(before) = earlier.get(column).filter(|before| *before != clock) {
+        if let Some(before) = earlier
+            .get(column)
+            .filter(|before| Meaning::differ(*before, clock))
+        {
             warn!(
                 column,
                 "the column `{column}` holds {} in the training files, and held {} in those of the earlier run: where a feature takes \
                  them for plain numbers or names, what the earlier run has learnt of them is wrong now. Write the files as before, \
-                 give the feature `time`, which knows the units, or train anew in another model_dir",
-                Clock::told(clock),
-                Clock::told(before)
+                 give the feature of times `time`, which knows the units, or train anew in another model_dir",
+                Meaning::told(clock),
+                Meaning::told(before)
             );
         }
     }
@@ -499,7 +514,10 @@ impl Chief {
         let look = |model_dir: &Path| Ok(startup::newest_manifest(model_dir));
         let newest = at_start(&self.job.model_dir, look).await;
         let newest = newest.ok().and_then(Result::ok).flatten();
-        let earlier = newest.and_then(|manifest| TimeColumns::of_lines(&manifest.job));
+        let earlier = newest.and_then(|manifest| {
+            TimeColumns::of_lines(&manifest.job)
+                .or_else(|| untyped_of_training(&manifest.job, self.model.schema()))
+        });
         let own = if self.coordinator.data().is_none() && !self.job.strategy.chief_trains {
             None
         } else {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use trainyard_diagnostic::Diagnostic;
 use trainyard_input::{
-    Absent, Clock, ColumnProfile, Error, Options, Profile, TableReader, TypeKind,
+    Absent, ColumnProfile, Error, Meaning, Options, Profile, TableReader, TypeKind,
 };
 
 /// Size of the sample.
@@ -134,7 +134,7 @@ fn mixed_told(
     first: (&PathBuf, Option<TypeKind>),
     other: (&PathBuf, Option<TypeKind>),
 ) -> String {
-    let what = |kind: Option<TypeKind>| Clock::told(kind.and_then(TypeKind::clock));
+    let what = |kind: Option<TypeKind>| Meaning::told(kind.and_then(TypeKind::meaning));
     format!(
         "the column `{name}` holds {} in {} and {} in {}",
         what(first.1),

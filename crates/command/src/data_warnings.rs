@@ -6,7 +6,7 @@ use std::path::Path;
 use trainyard_daemon::{LogFormat, report};
 use trainyard_diagnostic::{Code, Diagnostic, suggest};
 use trainyard_input::{
-    Absent, Clock, ColumnProfile, Decimal, Options, Profile, TimeUnit, TypeKind,
+    Absent, ColumnProfile, Decimal, Meaning, Options, Profile, TimeUnit, TypeKind,
 };
 use trainyard_model::{Part, Shard, input_options};
 use trainyard_run_config::{
@@ -72,7 +72,7 @@ pub(crate) fn look(job: &Job, profile: &Profile) -> Findings {
     for feature in &job.features {
         findings
             .warnings
-            .extend(look_at_separator(feature, profile));
+            .extend(look_at_separator(feature, job.input.format, profile));
     }
     findings
         .warnings
@@ -767,8 +767,8 @@ fn look_at_feature(feature: &FeatureConfig, profile: &Profile, findings: &mut Fi
 /// Times of a format that knows their unit, which a feature takes for plain numbers. Durations are plain numbers of their unit.
 fn times_as_numbers(kind: TypeKind, name: &str) -> Option<Diagnostic> {
     let clock = kind
-        .clock()
-        .filter(|clock| !matches!(clock, Clock::Duration(_)))?;
+        .meaning()
+        .filter(|meaning| matches!(meaning, Meaning::Time(_) | Meaning::TimeOfDay(_)))?;
     let message = format!(
         "`{name}` holds {clock}, and the feature takes them for plain numbers: the same times in a file of another unit, or in a request, are other \
          numbers"

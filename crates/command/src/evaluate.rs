@@ -20,6 +20,7 @@ use crate::output_form::{JSON, ending, refuse_other_ending};
 use crate::targets::{refuse_own_file, refuse_source};
 use crate::times_of_files::{Labels, warn_of_times};
 use crate::trained_values::{OF_SCORES, origin, warn_of_other_job};
+use crate::unseen_columns::unseen_columns;
 
 #[derive(Debug, Args)]
 pub(crate) struct Evaluate {
@@ -122,6 +123,9 @@ pub(crate) fn scores(
     let score = |part: Part, steps: Option<u64>| {
         let input = input_options(job, part, Shard::WHOLE, None)?;
         warn_of_times(job, origin.job(), &input, Labels::Read)?;
+        if let Some(unseen) = unseen_columns(&input, model.schema()) {
+            tracing::warn!("{}", unseen.log_line());
+        }
         let weight = job.input.weight_column.as_deref();
         score(model, &parameters, weight, input, steps, || {
             if stop.is_requested() {

@@ -50,6 +50,7 @@ mod times_of_files;
 mod train;
 mod trained_values;
 mod transform;
+mod unseen_columns;
 mod up;
 
 pub use arguments::{Format, JobArguments};

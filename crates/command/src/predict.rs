@@ -28,6 +28,7 @@ use crate::output_form::{JSON, ending_of_content, refuse_other_content};
 use crate::targets::{refuse_own_file, refuse_own_input, refuse_source};
 use crate::times_of_files::{Labels, compare_times};
 use crate::trained_values::{OF_PREDICTIONS, origin, warn_of_other_job};
+use crate::unseen_columns::unseen_columns;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
@@ -169,6 +170,8 @@ pub(crate) fn predict(
         let input = input_options(&job, Part::Eval, Shard::WHOLE, None)?;
         let other_times = compare_times(&job, origin.job(), &input, Labels::Unread)?;
         report(&other_times, arguments.job.log_format);
+        let unseen = unseen_columns(&input, predictor.model().serving_schema());
+        report(unseen.as_slice(), arguments.job.log_format);
         if let Some(path) = &arguments.output {
             refuse_source(path, arguments.source.from.as_deref())?;
         }

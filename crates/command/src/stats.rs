@@ -112,6 +112,7 @@ fn unreadable(found: &Profile) -> Option<Diagnostic> {
 
 fn kind_name(column: &ColumnProfile) -> String {
     let kind = match column.kind {
+        Some(ColumnKind::Boolean) => "bool",
         Some(ColumnKind::Int) => "int",
         Some(ColumnKind::Float) => "float",
         Some(ColumnKind::Text) => "text",

@@ -1,14 +1,14 @@
-//! Times and durations of Parquet that a job takes for plain numbers or names: a file of another unit than that of the training files has
-//! other numbers for the same times.
+//! Times, durations and booleans of Parquet that a job takes for plain numbers or names: a file of another unit than that of the training
+//! files has other numbers for the same times, and booleans have other ids than their texts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use trainyard_checkpoint::{Checkpoint, list};
 use trainyard_diagnostic::{Code, Diagnostic};
-use trainyard_input::{Clock, Format, Options, Ticks, TimeColumns, has_values};
+use trainyard_input::{Format, Meaning, Options, Ticks, TimeColumns, has_values};
 use trainyard_model::{Part, Shard, input_options};
-use trainyard_run_config::{CrossKey, FeatureKind, Job, Time, TimePart};
+use trainyard_run_config::{CrossKey, FeatureConfig, FeatureKind, Job, Time, TimePart};
 
 use crate::data_warnings::column_of;
 
@@ -37,7 +37,8 @@ pub(crate) fn compare_times(
     if job.input.format != Format::Parquet || columns.is_empty() {
         return Ok(misread);
     }
-    let trained = match TimeColumns::of_lines(trained) {
+    let untyped = || untyped_of_training(job, trained, &columns);
+    let trained = match TimeColumns::of_lines(trained).or_else(untyped) {
         Some(recorded) => Some(recorded),
         None => match input_options(job, Part::Train, Shard::WHOLE, None) {
             Ok(files) if files.files == input.files => return Ok(misread),
@@ -62,11 +63,11 @@ pub(crate) fn compare_times(
                 } => {
                     let message = format!(
                         "the column `{column}` holds {} in {} and {} in the files of training, and the job takes them for plain numbers or names",
-                        Clock::told(own),
+                        Meaning::told(own),
                         file.display(),
-                        Clock::told(trained)
+                        Meaning::told(trained)
                     );
-                    return Err(Diagnostic::error(Code::E4003, message).help(CURE));
+                    return Err(Diagnostic::error(Code::E4003, message).help(cure(own, trained)));
                 }
             }
         }
@@ -95,6 +96,19 @@ pub(crate) fn warn_of_times(
         tracing::warn!("{}", warning.log_line());
     }
     Ok(())
+}
+
+/// Returns what to do about a column that means something else than in training.
+fn cure(own: Option<Meaning>, trained: Option<Meaning>) -> &'static str {
+    let is_boolean = |meaning: Option<Meaning>| meaning == Some(Meaning::Boolean);
+    if is_boolean(own) {
+        "the ids of booleans are those of the numbers 1 and 0, and training had the ids of texts: write the texts of the training files in the \
+         place of the booleans"
+    } else if is_boolean(trained) {
+        "the ids of training are those of the numbers 1 and 0: write the column as booleans, or as these numbers"
+    } else {
+        CURE
+    }
 }
 
 const CURE: &str = "write the column as in the training files; or give the feature `time`, which knows the units, and train again";
@@ -154,9 +168,9 @@ fn misread_as_times(job: &Job, input: &Options, files_max: usize) -> Vec<Diagnos
 }
 
 /// Returns a warning of a column of a file whose values have not the part that a feature takes of them.
-fn misread(column: &str, file: &Path, time: Time, clock: Clock) -> Option<Diagnostic> {
+fn misread(column: &str, file: &Path, time: Time, clock: Meaning) -> Option<Diagnostic> {
     let (what, help) = match (time.part, clock) {
-        (_, Clock::Duration(_)) => (
+        (_, Meaning::Duration(_)) => (
             format!(
                 "time = \"{}\" takes their numbers for {} since 1970",
                 match time.part {
@@ -167,11 +181,11 @@ fn misread(column: &str, file: &Path, time: Time, clock: Clock) -> Option<Diagno
             ),
             "leave `time` out of the feature, or name a column of times",
         ),
-        (TimePart::Hour, Clock::Time(Ticks::Days)) => (
+        (TimePart::Hour, Meaning::Time(Ticks::Days)) => (
             "time = \"hour\" makes 0 of all of them".to_owned(),
             "set time = \"weekday\", or leave the feature out: it distinguishes no records",
         ),
-        (TimePart::Weekday, Clock::TimeOfDay(_)) => (
+        (TimePart::Weekday, Meaning::TimeOfDay(_)) => (
             "time = \"weekday\" makes 3 of all of them, the day of the first of January 1970"
                 .to_owned(),
             "set time = \"hour\", or leave the feature out: it distinguishes no records",
@@ -209,6 +223,31 @@ pub(crate) fn trained_job(model_dir: &Path) -> Vec<String> {
     let newest = list(model_dir).ok().and_then(|found| found.last().cloned());
     let checkpoint = newest.and_then(|newest| Checkpoint::open(&newest.path).ok());
     checkpoint.map_or(Vec::new(), |checkpoint| checkpoint.manifest().job.clone())
+}
+
+/// Returns what the files of training meant, if they were of a format without types.
+fn untyped_of_training(
+    job: &Job,
+    trained: &[String],
+    columns: &BTreeSet<String>,
+) -> Option<TimeColumns> {
+    let texts = taken_for_texts(job);
+    let columns = columns.iter();
+    let columns = columns.map(|column| (column.clone(), texts.contains(column)));
+    TimeColumns::of_untyped(trained, columns)
+}
+
+/// Returns the columns whose texts are ids or classes.
+fn taken_for_texts(job: &Job) -> BTreeSet<String> {
+    let mut columns = BTreeSet::new();
+    for (label, _) in job.labels() {
+        if label.positive.is_some() || label.vocabulary.is_some() {
+            columns.insert(label.column.clone());
+        }
+    }
+    let features = job.features.iter();
+    columns.extend(features.flat_map(FeatureConfig::text_columns).cloned());
+    columns
 }
 
 /// Returns the columns that are read as they are.
@@ -249,11 +288,11 @@ enum Difference {
     /// Other times, or other values than times.
     Unit {
         column: String,
-        own: Option<Clock>,
-        trained: Option<Clock>,
+        own: Option<Meaning>,
+        trained: Option<Meaning>,
     },
     /// Times, and nothing is known of those of training.
-    Unknown { column: String, own: Clock },
+    Unknown { column: String, own: Meaning },
 }
 
 impl Difference {
@@ -273,10 +312,12 @@ fn differences(
         let own = own.get(column)?;
         let column = column.clone();
         match trained {
-            None => own.map(|own| Difference::Unknown { column, own }),
+            None => own
+                .filter(|own| own.is_of_time())
+                .map(|own| Difference::Unknown { column, own }),
             Some(trained) => {
                 let trained = trained.get(&column)?;
-                (trained != own).then_some(Difference::Unit {
+                Meaning::differ(trained, own).then_some(Difference::Unit {
                     column,
                     own,
                     trained,
@@ -319,13 +360,24 @@ mod tests {
     }
 
     #[test]
+    fn booleans_differ_from_the_texts_of_training_in_both_orders_and_not_from_its_numbers() {
+        let columns = BTreeSet::from(["at".to_owned()]);
+        let (boolean, text) = (of(r#""boolean""#), of(r#""text""#));
+        for (own, trained) in [(&boolean, &text), (&text, &boolean)] {
+            assert_eq!(differences(&columns, own, Some(trained)).len(), 1);
+            assert_eq!(differences(&columns, own, Some(&of("null"))), []);
+            assert_eq!(differences(&columns, own, None), []);
+        }
+    }
+
+    #[test]
     fn times_are_told_where_nothing_is_known_of_training() {
         let columns = BTreeSet::from(["at".to_owned()]);
         let days = r#"{"time":"days"}"#;
         let found = differences(&columns, &of(days), None);
         let day = Difference::Unknown {
             column: "at".to_owned(),
-            own: Clock::Time(Ticks::Days),
+            own: Meaning::Time(Ticks::Days),
         };
         assert_eq!(found, [day]);
         assert_eq!(differences(&columns, &of("null"), None), []);
@@ -338,7 +390,7 @@ mod tests {
 
     #[test]
     fn times_without_the_part_that_a_feature_takes_are_told_with_their_file() {
-        use {Clock::*, TimePart::*};
+        use {Meaning::*, TimePart::*};
         let unit = trainyard_run_config::TimeUnit::Seconds;
         for (part, clock, expected) in [
             (

@@ -11,7 +11,7 @@ use trainyard_cluster_spec::{ClusterSpec, Role, Task, TfConfig};
 use trainyard_daemon::{CancellationToken, Context, DiskWatch, StopSource, report, supervise};
 use trainyard_diagnostic::{Code, Diagnostic};
 use trainyard_evaluator::{check_metrics, not_finite};
-use trainyard_model::{Build, Scores, add_constants};
+use trainyard_model::{Build, Part, Scores, Shard, add_constants, input_options};
 use trainyard_parameter_server::LocalServer;
 use trainyard_run_config::{Family, HeadKind, Job, LossConfig, StrategyKind};
 use trainyard_trainer::{LocalRendezvous, Mirror, Rendezvous};
@@ -24,6 +24,7 @@ use crate::output_form::{JSON, refuse_other_ending};
 use crate::progress::{Show, console_steps, progress_line};
 use crate::targets::refuse_own_file;
 use crate::times_of_files::{compare_times_of_evaluations, compare_times_of_training};
+use crate::unseen_columns::unseen_columns;
 use crate::up::{read_evaluation, share_of_cores};
 
 #[derive(Debug, Args)]
@@ -104,6 +105,9 @@ pub(crate) fn look_before_training(job: &Job, build: Build) -> Result<Vec<Diagno
     // A model that cannot be built is an error of training.
     if let Ok(model) = build(job) {
         warnings.extend(check_space(job, CheckpointBytes::of(&*model))?.warning);
+        // Files that are not there are an error of their reader.
+        let input = input_options(job, Part::Train, Shard::WHOLE, None).ok();
+        warnings.extend(input.and_then(|input| unseen_columns(&input, model.schema())));
     }
     Ok(warnings)
 }

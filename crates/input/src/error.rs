@@ -164,7 +164,7 @@ pub enum Error {
         /// Type that the job wants.
         wanted: &'static str,
     },
-    /// Two files hold times of two units in a column, times and durations, or times and other values, which are taken for plain numbers or names.
+    /// Two files hold times of two units in a column, times and durations, times and other values, or booleans and texts, which are taken for plain numbers or names.
     #[error(
         "the column `{column}` holds {of_first} in {} and {of_file} in {}, and the job takes them for plain numbers or names",
         first.display(), file.display()
@@ -314,7 +314,7 @@ impl From<Error> for Diagnostic {
                 }
             }
             Error::MixedTimes { .. } => Self::error(Code::E4003, text).help(
-                "write the training files with one unit in the column; or give the feature `time`, which knows the units of times",
+                "write the training files with one type in the column, and times in one unit; or give the feature `time`, which knows the units of times",
             ),
             Error::Kept { inner, .. } if inner.is_empty() => Self::error(Code::E4003, text)
                 .help("keep another column, or write the file with one value a row, or a list of values, in its place"),

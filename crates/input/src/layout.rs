@@ -32,6 +32,8 @@ pub(crate) const LIST_SEPARATOR: u8 = b'|';
 /// The narrowest type that holds all values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ColumnKind {
+    /// Booleans, which are whole numbers 0 and 1. Only Parquet has a type for them.
+    Boolean,
     /// Whole numbers of 64 bits.
     Int,
     /// Floats of 64 bits.
@@ -74,6 +76,8 @@ pub enum TypeKind {
     EncodedBytes,
     /// Numbers or texts of an extension type of Arrow that this program does not know.
     Extension,
+    /// Texts.
+    Text,
     /// Another type.
     Other,
 }
@@ -92,42 +96,66 @@ impl TypeKind {
         matches!(self, Self::Bytes | Self::EncodedBytes)
     }
 
-    /// Returns what times and durations count; nothing of other values.
-    pub fn clock(self) -> Option<Clock> {
+    /// Returns what the values mean, of a type that is read as other numbers or texts than the same values of another type.
+    pub fn meaning(self) -> Option<Meaning> {
         match self {
-            Self::Time(unit) => Some(Clock::Time(unit)),
-            Self::TimeOfDay(unit) => Some(Clock::TimeOfDay(unit)),
-            Self::Duration(unit) => Some(Clock::Duration(unit)),
+            Self::Time(unit) => Some(Meaning::Time(unit)),
+            Self::TimeOfDay(unit) => Some(Meaning::TimeOfDay(unit)),
+            Self::Duration(unit) => Some(Meaning::Duration(unit)),
+            Self::Boolean => Some(Meaning::Boolean),
+            Self::Text => Some(Meaning::Text),
             _ => None,
         }
     }
 }
 
-/// What the whole numbers of a column of times count.
+/// What the values of a column mean, where the numbers or texts that they are read as do not say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Clock {
+pub enum Meaning {
     /// Times since 1970, or dates.
     Time(Ticks),
     /// Times of the day.
     TimeOfDay(Ticks),
     /// Durations.
     Duration(Ticks),
+    /// Booleans, whose ids are those of 0 and 1.
+    Boolean,
+    /// Texts.
+    Text,
 }
 
-impl Clock {
-    /// Says what a column holds, of which a file may say that it has no clock.
-    pub fn told(clock: Option<Self>) -> String {
-        clock.map_or_else(|| "plain values".to_owned(), |clock| clock.to_string())
+impl Meaning {
+    /// Says what a column holds.
+    pub fn told(meaning: Option<Self>) -> String {
+        meaning.map_or_else(|| "plain values".to_owned(), |meaning| meaning.to_string())
+    }
+
+    /// Returns whether the values are times or durations.
+    pub fn is_of_time(self) -> bool {
+        matches!(self, Self::Time(_) | Self::TimeOfDay(_) | Self::Duration(_))
+    }
+
+    /// Returns whether one value has other numbers or texts in a column of `one` than in a column of `other`: a time in other units, and
+    /// a boolean among texts. Whole numbers have the texts of their digits, and those of booleans are 0 and 1.
+    pub fn differ(one: Option<Self>, other: Option<Self>) -> bool {
+        let of_time = |meaning: Option<Self>| meaning.filter(|meaning| meaning.is_of_time());
+        let is_among_texts = matches!(
+            (one, other),
+            (Some(Self::Boolean), Some(Self::Text)) | (Some(Self::Text), Some(Self::Boolean))
+        );
+        is_among_texts || of_time(one) != of_time(other)
     }
 }
 
-impl std::fmt::Display for Clock {
+impl std::fmt::Display for Meaning {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Time(unit) => write!(formatter, "times in {}", unit.name()),
             Self::TimeOfDay(unit) => write!(formatter, "times of the day in {}", unit.name()),
             Self::Duration(unit) => write!(formatter, "durations in {}", unit.name()),
+            Self::Boolean => formatter.write_str("booleans"),
+            Self::Text => formatter.write_str("texts"),
         }
     }
 }

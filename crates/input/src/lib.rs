@@ -67,7 +67,7 @@ pub use file_range::FileRange;
 pub use formats::format_of_extension;
 pub use indexer::Indexer;
 pub use inline_records::{Fault, Header, InlineRecords};
-pub use layout::{Cell, Clock, ColumnKind, ColumnLayout, ColumnType, Layout, TypeKind, Value};
+pub use layout::{Cell, ColumnKind, ColumnLayout, ColumnType, Layout, Meaning, TypeKind, Value};
 pub use missing::{Missing, MissingValues};
 pub use named_columns::{Given, NamedColumns, Unfinished};
 pub use number_style::{PlainNumber, plain_number};

@@ -95,6 +95,8 @@ pub struct Rejections {
     pub recent: u32,
     /// Batches of the latest rejected pushes.
     pub latest: Vec<BatchId>,
+    /// Reason of the last one; absent = a server of an earlier release does not say it.
+    pub reason: Option<Rejection>,
 }
 
 /// A value, or the norm, that violates the guard.

@@ -165,6 +165,7 @@ impl Sessions {
             let recent = rejected
                 .iter()
                 .filter(|push| highest.saturating_sub(push.seq) < WINDOW);
+            let reason = recent.clone().next_back().map(|push| push.rejection);
             let batches: Vec<BatchId> = recent.map(|push| push.batch).collect();
             let latest = batches[batches.len().saturating_sub(BATCHES_TOLD)..].to_vec();
             let task = *task;
@@ -175,6 +176,7 @@ impl Sessions {
                 session,
                 recent,
                 latest,
+                reason,
             })
         };
         self.rejected.iter().filter_map(told).collect()

@@ -89,9 +89,19 @@ impl Columns {
         let mut features = job.features.clone();
         for feature in &mut features {
             if !matches!(feature.kind, FeatureKind::Numeric(_)) {
+                if let Some(own) = feature
+                    .deep
+                    .as_ref()
+                    .and_then(|deep| own_reading(&feature.name, deep))
+                {
+                    return Err(Error::Invalid(format!(
+                        "the key `deep` of the [[feature]] `{}` has no effect in a module of Python, which says by itself how it reads the \
+                         feature: {own}. Remove the key",
+                        feature.name
+                    )));
+                }
                 // The ids are kept for the module.
                 feature.wide = true;
-                feature.deep = None;
             }
         }
         for place in 0..lookups.len() {
@@ -249,6 +259,20 @@ fn regularizer(lookup: &Lookup) -> Result<Option<Regularizer>, Error> {
         l1: factor("l1"),
         l2: factor("l2"),
     }))
+}
+
+/// Says what a module has in the place of the key `deep` of a feature. Numbers are what they are.
+fn own_reading(feature: &str, deep: &Deep) -> Option<String> {
+    match deep {
+        Deep::Dense => None,
+        Deep::Embedding(embedding) => Some(format!(
+            "Embedding(\"{feature}\", {}, ...) has arguments for combiner, table, initializer and regularizer",
+            embedding.dimension
+        )),
+        Deep::Indicator => Some(format!(
+            "batch[\"{feature}\"] are the ids, of which torch.nn.functional.one_hot makes columns"
+        )),
+    }
 }
 
 /// Makes the feature of an embedding one that is looked up.

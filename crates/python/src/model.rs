@@ -129,6 +129,13 @@ impl PythonModel {
                  EstimatorSpec a head, or remove the key"
             )));
         }
+        let outputs: Vec<String> = module
+            .call_method0("outputs")
+            .and_then(|outputs| outputs.extract())
+            .map_err(at_build)?;
+        if has_logits {
+            refuse_names_of_predictions(&heads, &outputs)?;
+        }
         let callbacks = PythonCallbacks::of(&module).map_err(at_build)?;
         let constants = module
             .call_method0("constants")
@@ -231,22 +238,25 @@ fn refuse_names_of_the_head(of_head: &Scores, own: &Scores) -> Result<(), Error>
     }
 }
 
-/// Adds the outputs of the user's own to the predictions of a row.
-///
-/// # Errors
-/// An output has the name of a prediction.
+/// Refuses an output of the user's own that has the name of a prediction.
+fn refuse_names_of_predictions(heads: &Heads, outputs: &[String]) -> Result<(), Error> {
+    let predictions = heads.predict(&vec![0.0; heads.units()]);
+    let names: Vec<&str> = predictions.keys().map(String::as_str).collect();
+    match outputs.iter().find(|name| names.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(Error::Invalid(format!(
+            "the output `{name}` of forward has the name of a prediction of the head, which are {}: give it another name",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// Adds the outputs of the user's own to the predictions of a row. Their names differ.
 fn with_others(
     (mut predictions, others): (BTreeMap<String, Prediction>, BTreeMap<String, Prediction>),
-) -> PyResult<BTreeMap<String, Prediction>> {
-    for (name, value) in others {
-        if predictions.contains_key(&name) {
-            return Err(PyValueError::new_err(format!(
-                "the output `{name}` of forward has the name of a prediction of the head: give it another name"
-            )));
-        }
-        predictions.insert(name, value);
-    }
-    Ok(predictions)
+) -> BTreeMap<String, Prediction> {
+    predictions.extend(others);
+    predictions
 }
 
 /// Copies an array of 32-bit floats.
@@ -443,7 +453,7 @@ impl Model for PythonModel {
                     None => Ok(predictions.collect()),
                     Some((_, others)) => {
                         let others = by_row(&others, features.rows)?;
-                        predictions.zip(others).map(with_others).collect()
+                        Ok(predictions.zip(others).map(with_others).collect())
                     }
                 }
             };

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::{PyOSError, PyTypeError};
 use pyo3::types::{
-    PyAnyMethods as _, PyBytes, PyBytesMethods as _, PyFloat, PyInt, PyList, PyStringMethods as _,
-    PyTuple, PyTypeMethods as _,
+    PyAnyMethods as _, PyBool, PyBytes, PyBytesMethods as _, PyFloat, PyInt, PyList,
+    PyStringMethods as _, PyTuple, PyTypeMethods as _,
 };
 use pyo3::{Bound, PyAny, PyResult, Python, pyfunction};
 use trainyard_input::{Cell, ColumnKind, ColumnLayout, Format, Layout, TableWriter, Value};
@@ -74,7 +74,7 @@ fn gathered(name: String, values: &Bound<'_, PyList>) -> PyResult<Gathered> {
             let Some(value) = value(&name, given)? else {
                 return Ok(false);
             };
-            kind = kind.max(value.kind());
+            kind = kind.max(kind_of(given, &value));
             cell.values.push(value);
             Ok(true)
         };
@@ -98,6 +98,19 @@ fn gathered(name: String, values: &Bound<'_, PyList>) -> PyResult<Gathered> {
         cells,
         is_shortened,
     })
+}
+
+/// Returns the type of a value. Booleans become a column of Parquet's booleans, which tells them from the whole numbers that they are.
+fn kind_of(given: &Bound<'_, PyAny>, value: &Value) -> Option<ColumnKind> {
+    let is_boolean = given.is_instance_of::<PyBool>()
+        || given
+            .get_type()
+            .name()
+            .is_ok_and(|name| name == "bool" || name == "bool_");
+    match is_boolean {
+        true => Some(ColumnKind::Boolean),
+        false => value.kind(),
+    }
 }
 
 /// Returns a value, or None for a missing one.

@@ -82,6 +82,20 @@ impl TrainedJob {
         self.job.features.iter().filter_map(of_feature).collect()
     }
 
+    /// Returns the folder of the model.
+    fn model_dir(&self) -> PathBuf {
+        self.job.model_dir.clone()
+    }
+
+    /// Returns the columns whose texts are ids.
+    fn columns_of_texts(&self) -> Vec<String> {
+        let features = self.job.features.iter();
+        features
+            .flat_map(FeatureConfig::text_columns)
+            .cloned()
+            .collect()
+    }
+
     /// Returns the number of logits of a record.
     fn units(&self) -> usize {
         Heads::new(&self.job).units()

@@ -94,6 +94,16 @@ def test_an_argument_that_contradicts_the_feature_is_refused(
         ids_of(job(feature), tn.Embedding("items", 2, **given))
 
 
+@pytest.mark.parametrize(
+    ("deep", "own"),
+    [({"embedding": 16, "combiner": "sum"}, r'Embedding\("items", 16, ...\) has arguments'), ("indicator", r'batch\["items"\] are the ids')],
+)
+@pytest.mark.parametrize("embeddings", [[], [tn.Embedding("items", 2)]])
+def test_how_a_job_reads_a_feature_is_refused_beside_a_module(deep: Any, own: str, embeddings: list[Any], folder: Path) -> None:
+    with pytest.raises(ValueError, match=f"the key `deep` of the .* `items` has no effect .* {own}.* Remove the key"):
+        ids_of(job({**HASHED, "deep": deep}), *embeddings)
+
+
 def test_two_embeddings_of_a_column_do_not_split_it_in_two_ways(folder: Path) -> None:
     split = tn.Embedding("items", 2, separator="|")
     assert ids_of(job(), split, tn.Embedding("items", 3, table="other")) == []

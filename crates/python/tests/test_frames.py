@@ -219,3 +219,49 @@ def test_data_reaches_no_other_task(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(RuntimeError, match="reaches no other task of the cluster .*input.train.files"):
         trainyard.train(job(), data=columns())
+
+
+@pytest.mark.parametrize("call", [trainyard.train, trainyard.evaluate, trainyard.predict])
+@pytest.mark.parametrize("setting", ['input.format="csv"', "input.format = 'tfrecord'"])
+def test_a_format_beside_data_is_refused(call: Any, setting: str, folder: Path) -> None:
+    with pytest.raises(ValueError, match="`input.format.* has no effect beside data="):
+        call(job(), data=columns(), settings=[setting])
+
+
+def test_files_beside_the_data_that_takes_their_place_are_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="input.eval.files=.* has no effect beside eval_data="):
+        trainyard.train(job(), data=columns(), eval_data=columns(2), settings=['input.eval.files=["x.csv"]'])
+    with pytest.raises(ValueError, match="input.train.files=.* has no effect beside data="):
+        trainyard.train(job(), data=columns(), settings=['input.train.files=["x.csv"]'])
+
+
+def test_the_format_of_a_job_without_files_is_refused_beside_data(folder: Path) -> None:
+    described = job()
+    described["input"]["format"] = "csv"
+    with pytest.raises(ValueError, match='input.format = "csv" has no effect: the job has no files'):
+        trainyard.train(described, data=columns())
+    # Of a job with files, it is that of the files.
+    described["input"]["train"]["files"] = ["absent.csv"]
+    assert trainyard.train(described, data=columns(), quiet=True)["global_step"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "argument", "message"),
+    [({"data": {"clicked": ["a"] * ROWS}}, "data", "holds string"), ({"eval_data": {"clicked": ["a"] * ROWS}}, "eval_data", "holds string")],
+)
+def test_messages_name_the_argument_and_no_temporary_file(
+    changed: dict[str, Any], argument: str, message: str, folder: Path, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = {name: {**columns(), **changed.get(name, {})} for name in ("data", "eval_data")}
+    with pytest.raises(trainyard.JobError, match=f"column `clicked` of {argument} {message}") as error:
+        trainyard.train(job(), **data, quiet=True)
+    said = [str(error.value), error.value.message, caplog.text, *(str(warning.message) for warning in recwarn)]
+    assert not [text for text in said if ".parquet" in text], said
+
+
+def test_a_second_call_warns_of_no_other_division_of_the_input(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for seed in (1, 2):
+        trainyard.train(job(epochs=1), data=columns(seed), quiet=True)
+    assert "division" not in caplog.text
+    # The same data in other batches is other data, too: each call reads all of its own.
+    assert trainyard.train(job(epochs=1, batch_size=40), data=columns(2), quiet=True)["global_step"] == 50

@@ -159,6 +159,8 @@ def returning(change: Callable[[dict[str, Any]], Any]) -> Any:
         (lambda outputs: {"click": outputs["click"], "x": outputs["size"]}, "has click, x, and lacks spent, size"),
         (lambda outputs: {**outputs, "size": outputs["size"][:, :2]}, r"the logits `size` of shape [2, 3], as the label needs, given [2, 2]"),
         (lambda outputs: {**outputs, "vector": outputs["vector"].sum()}, "the output `vector` of forward must be a tensor of [2, ...]"),
+        (lambda outputs: {**outputs, 3: outputs["vector"]}, "the outputs of forward must have texts as names, given 3"),
+        (lambda outputs: {**outputs, "size": outputs["size"].long()}, "the logits `size` as floats, given torch.int64"),
         (lambda outputs: {**outputs, "more": [1, 2]}, "the output `more` of forward must be a tensor of [2, ...], given list"),
     ],
 )
@@ -173,12 +175,27 @@ def test_logits_that_nothing_is_learned_from_are_refused_beside_others(constant:
     assert "the logits of the task `spent` have no gradient" in failing(folder, build, loss)
 
 
-def test_an_output_with_the_name_of_a_prediction_is_refused(folder: Path) -> None:
-    job = two_tasks.write(folder)
-    runner = program(returning(lambda outputs: {**outputs, "click/logits": outputs["vector"]}), None, ())
-    trainyard.train(job, runner=runner, quiet=True)
-    with pytest.raises(trainyard.JobError, match="output `click/logits` of forward has the name of a prediction"):
-        list(trainyard.predict(job, runner=runner, quiet=True))
+@pytest.mark.parametrize("loss", [None, LOSSES])
+def test_an_output_with_the_name_of_a_prediction_is_refused_before_training(loss: Any, folder: Path) -> None:
+    build = returning(lambda outputs: {**outputs, "click/logits": outputs["vector"]})
+    assert "output `click/logits` of forward has the name of a prediction of the head, which are click/" in failing(folder, build, loss)
+    assert not (folder / "model" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("loss", [None, LOSSES, of_all])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_logits_of_other_floats_train_as_those_of_32_bits(kind: Any, loss: Any, folder: Path) -> None:
+    def cast(outputs: dict[str, Any]) -> dict[str, Any]:
+        return {name: each.to(kind) if each.is_floating_point() else each for name, each in outputs.items()}
+
+    if callable(loss) and kind is not torch.float64:
+        return  # A loss of all outputs receives what forward returned.
+    own = (lambda outputs, batch: of_all({name: each.float() for name, each in outputs.items()}, batch)) if callable(loss) else loss
+    for name in ("plain", "cast"):
+        (folder / name).mkdir()
+    expected = trained(folder / "plain", loss)
+    tolerance = 1e-3 if kind is torch.float64 else 0.05
+    assert trained(folder / "cast", own, build=returning(cast)) == pytest.approx(expected, abs=tolerance)
 
 
 def test_losses_that_do_not_fit_the_tasks_are_refused(folder: Path) -> None:
@@ -214,6 +231,40 @@ def test_a_module_of_numpy_has_one_label(folder: Path) -> None:
 
     with pytest.raises(trainyard.JobError, match="a job of several tasks has a module of PyTorch"):
         trainyard.train(two_tasks.write(folder), runner=tn.program(Net), quiet=True)
+
+
+@pytest.mark.parametrize("loss", [None, torch.nn.BCEWithLogitsLoss(reduction="none")])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+def test_the_logits_of_one_label_may_be_other_floats(kind: Any, loss: Any, folder: Path) -> None:
+    class One(ty.Module):
+        def __init__(self, params: Any) -> None:
+            super().__init__()
+            self.user = ty.Embedding("user_id", 1)
+
+        def forward(self, batch: ty.Batch) -> Any:
+            return self.user(batch).squeeze(1).to(kind)
+
+    job = clicks.write(folder)
+    runner = program(One, loss, ())
+    assert trainyard.train(job, runner=runner, quiet=True)["eval"]["auc"] > 0.6
+    assert len(list(trainyard.predict(job, runner=runner, quiet=True))) > 0
+
+
+@pytest.mark.parametrize("loss", [None, torch.nn.BCEWithLogitsLoss(reduction="none")])
+def test_a_loss_that_is_nan_in_each_batch_is_told_as_such(loss: Any, folder: Path) -> None:
+    class One(ty.Module):
+        def __init__(self, params: Any) -> None:
+            super().__init__()
+            self.user = ty.Embedding("user_id", 1)
+
+        def forward(self, batch: ty.Batch) -> Any:
+            return self.user(batch).squeeze(1) * float("nan")
+
+    job = clicks.write(folder)
+    job["train"]["max_steps"] = 5000
+    job["input"]["train"]["epochs"] = None
+    with pytest.raises(trainyard.JobError, match="is quarantined: .*, the last one because its loss is NaN|its loss is NaN"):
+        trainyard.train(job, runner=program(One, loss, ()), quiet=True)
 
 
 def test_a_module_of_one_label_has_outputs_of_its_own(folder: Path) -> None:

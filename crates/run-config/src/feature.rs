@@ -25,6 +25,29 @@ pub struct FeatureConfig {
 }
 
 impl FeatureConfig {
+    /// Returns the columns whose texts are ids.
+    pub fn text_columns(&self) -> Vec<&String> {
+        match &self.kind {
+            FeatureKind::Hashed {
+                column, integers, ..
+            }
+            | FeatureKind::Vocabulary {
+                column, integers, ..
+            }
+            | FeatureKind::Dynamic {
+                column, integers, ..
+            } if !integers => vec![column],
+            FeatureKind::Crossed { keys, .. } => {
+                let texts = keys.iter().filter_map(|key| match key {
+                    CrossKey::Text(column) => Some(column),
+                    CrossKey::Int(_) | CrossKey::Ids(_) => None,
+                });
+                texts.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns a numeric feature with the name of its column, without transformations or default.
     pub fn numeric(column: impl Into<String>) -> Self {
         let column = column.into();

@@ -25,6 +25,7 @@ use trainyard_run_config::WarmStartConfig;
 use trainyard_runtime::{Backoff, FileWork, blocking, tell_if_slow};
 use trainyard_trainer::{GroupStart, LoopStatus, into_diagnostic};
 
+use super::division::are_other_files;
 use super::watch::{SAVE_RETRY_INTERVAL, SERVER_POLL_INTERVAL, STATUS_TIMEOUT, WATCH_INTERVAL};
 use super::{Chief, Run};
 use crate::start_files::at_start;
@@ -729,8 +730,12 @@ fn begin_from(
         if other {
             let was = &manifest.input;
             let is = &run.provenance.input;
-            warn!(%was, %is, "the division of the input has changed since the checkpoint: the \
-                tasks read the input from its start");
+            if are_other_files(was, is) {
+                info!(%was, %is, "the checkpoint is of other training files: the tasks read these from their start");
+            } else {
+                warn!(%was, %is, "the division of the input has changed since the checkpoint: the \
+                    tasks read the input from its start");
+            }
         }
         other
     });

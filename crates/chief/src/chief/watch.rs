@@ -367,16 +367,26 @@ fn quarantine(lead: &Chief, run: &Run, server: &str, rejections: &[Rejections]) 
         session,
         recent,
         latest,
+        reason,
     } in rejections.iter().filter(|_| most > 0)
     {
         if *recent < most {
             continue;
         }
         let batches: Vec<String> = latest.iter().map(ToString::to_string).collect();
+        let name = |place: usize| {
+            lead.plan
+                .variables
+                .get(place)
+                .map(|spec| spec.name.as_str())
+        };
+        let reason =
+            reason.map(|reason| format!(", the last one because {}", reason.describe(name)));
         let why = format!(
             "{task} is quarantined: {server} refused {recent} of the latest 64 pushes of {task} \
-            for their values, most recently those of batches {}",
-            batches.join(", ")
+            for their values, most recently those of batches {}{}",
+            batches.join(", "),
+            reason.unwrap_or_default()
         );
         if lead.coordinator.quarantine(*task, *session, why.clone()) {
             run.telemetry.quarantined.increment(1);

@@ -173,7 +173,7 @@ pub(crate) fn other_type(column: &ColumnType, written: Written) -> Option<OtherT
             ("booleans".to_owned(), "the whole numbers 0 and 1")
         }
         (TypeKind::Time(_) | TypeKind::TimeOfDay(_) | TypeKind::Duration(_), _) => (
-            kind.clock()?.to_string(),
+            kind.meaning()?.to_string(),
             "plain whole numbers in that unit",
         ),
         (TypeKind::Decimal, Written::Typed(ColumnKind::Text)) => (
@@ -286,7 +286,7 @@ impl TypedLists {
 fn two_types(column: &str, found: &TypedList, first: &TypedList) -> Diagnostic {
     let told = |list: &TypedList| {
         let kind = match list.kind {
-            ColumnKind::Int => "an int64_list",
+            ColumnKind::Boolean | ColumnKind::Int => "an int64_list",
             ColumnKind::Float => "a float_list",
             ColumnKind::Text => "a bytes_list",
         };
@@ -429,7 +429,7 @@ impl TextColumns {
     pub(super) fn settle(&self, layout: &mut Layout) {
         for (column, texts) in layout.columns.iter_mut().zip(&self.columns) {
             let stays = match column.kind {
-                Some(ColumnKind::Int) => texts.is_other_text,
+                Some(ColumnKind::Boolean | ColumnKind::Int) => texts.is_other_text,
                 Some(ColumnKind::Float) => {
                     texts.is_beyond && !texts.has_fraction || texts.is_rounded
                 }

@@ -65,7 +65,9 @@ fn write(path: &Path, format: Format, kind: ColumnKind, rows: &[&[&str]]) -> Res
     let mut writer = TableWriter::create(path, format, Layout { columns })?;
     for row in rows {
         let values = row.iter().map(|text| match kind {
-            ColumnKind::Int => Value::Int(text.parse().expect("a whole number")),
+            ColumnKind::Boolean | ColumnKind::Int => {
+                Value::Int(text.parse().expect("a whole number"))
+            }
             ColumnKind::Float => Value::Float(text.parse().expect("a number")),
             ColumnKind::Text => Value::Text(text.as_bytes().to_vec()),
         });

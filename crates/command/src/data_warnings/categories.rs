@@ -2,7 +2,7 @@
 //! tables that admit no id.
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{ColumnProfile, Profile};
+use trainyard_input::{ColumnProfile, Format, Profile};
 use trainyard_run_config::{FeatureConfig, FeatureKind, Job, StrategyKind, Update};
 
 use super::{Findings, SHOWN_MAX, column_of, percent, shown, warning};
@@ -143,9 +143,16 @@ const SEPARATORS: [char; 5] = ['|', ';', ',', ' ', '\t'];
 const SEPARATED_SHARE_MIN: f64 = 0.2;
 
 /// Warns of a separator that no value of the column holds, while many hold another usual one: each field is one value then.
-pub(super) fn look_at_separator(feature: &FeatureConfig, profile: &Profile) -> Option<Diagnostic> {
+pub(super) fn look_at_separator(
+    feature: &FeatureConfig,
+    format: Format,
+    profile: &Profile,
+) -> Option<Diagnostic> {
     let separator = char::from(feature.separator?);
     let column = profile.column(column_of(feature)?)?;
+    if matches!(format, Format::Parquet | Format::TfRecord) {
+        return unsplit_texts(separator, format, column);
+    }
     let counts = column.counts();
     if column.list
         || counts
@@ -180,6 +187,24 @@ pub(super) fn look_at_separator(feature: &FeatureConfig, profile: &Profile) -> O
         other.to_string()
     );
     Some(warning(message, &help))
+}
+
+/// Warns of texts that hold the separator in a format whose lists are lists: they are not split.
+fn unsplit_texts(separator: char, format: Format, column: &ColumnProfile) -> Option<Diagnostic> {
+    let counts = column.counts().into_iter();
+    let mut holding = counts.filter(|(text, _)| text.contains(&(separator as u8)));
+    let (first, count) = holding.next()?;
+    let count = count + holding.map(|(_, count)| count).sum::<u64>();
+    let message = format!(
+        "{count} of {} values of `{}` in the sample hold the separator {:?}, as {:?}, and a text of {} is not split: each is one value",
+        column.values,
+        column.name,
+        separator.to_string(),
+        String::from_utf8_lossy(first),
+        format.name()
+    );
+    let help = "write lists, whose values are apart; where the separator belongs to the texts, give the feature another one";
+    Some(warning(message, help))
 }
 
 /// Warns of a dynamic table that no id gets into, because none occurs as often as `admit_after` says.

@@ -62,7 +62,7 @@ pub(super) fn look_for_times(job: &Job, profile: &Profile) -> Vec<Diagnostic> {
         Some(warning(
             format!(
                 "the {what} `{name}` holds {}, which are taken for plain numbers of 32 bits",
-                kind.clock()?
+                kind.meaning()?
             ),
             help,
         ))

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trainyard_diagnostic::Diagnostic;
-use trainyard_input::{Cell, Decimal, NumberStyle, Profile, Ticks, TypeKind, Value};
+use trainyard_input::{Cell, Decimal, Format, NumberStyle, Profile, Ticks, TypeKind, Value};
 use trainyard_run_config::{HeadKind, Job, Update};
 
 use super::{look, look_at_labels_of_evaluation, look_at_length, look_for_unknown_values};
@@ -689,6 +689,24 @@ fn a_separator_that_no_field_has_is_told_with_the_one_that_they_have() {
         let text = of("|", values);
         assert!(!text.contains("holds the separator"), "{text}");
     }
+}
+
+#[test]
+fn a_separator_in_texts_of_a_format_that_has_lists_is_told() {
+    let of = |format: Format, values: &[&str]| {
+        let feature = "column = \"w\"\nseparator = \"|\"\nkind = \"hashed\"\nbuckets = 10";
+        let mut job = job("{ column = \"y\" }", "linear_classifier", &[feature]);
+        job.input.format = format;
+        told(&job, &[("y", &["0", "1"]), ("w", values)]).join("\n")
+    };
+    for format in [Format::Parquet, Format::TfRecord] {
+        let text = of(format, &["a|b", "c"]);
+        let expected = "50 of 100 values of `w` in the sample hold the separator \"|\", as \"a|b\", and a text of";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("is not split"), "{text}");
+        assert!(!of(format, &["a;b", "c"]).contains("separator"));
+    }
+    assert!(!of(Format::Csv, &["a|b", "c"]).contains("is not split"));
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl ColumnProfile {
             && self.counts.len()
                 < match kind {
                     ColumnKind::Text => COUNTED_VALUES_MAX + COUNTED_WORDS_MAX,
-                    ColumnKind::Int | ColumnKind::Float => COUNTED_VALUES_MAX,
+                    ColumnKind::Boolean | ColumnKind::Int | ColumnKind::Float => COUNTED_VALUES_MAX,
                 }
         {
             self.counts.insert(self.scratch.clone(), 1);
@@ -248,7 +248,10 @@ impl ColumnProfile {
 
     /// Returns whether every value is a number.
     pub fn is_numeric(&self) -> bool {
-        matches!(self.kind, Some(ColumnKind::Int | ColumnKind::Float))
+        matches!(
+            self.kind,
+            Some(ColumnKind::Boolean | ColumnKind::Int | ColumnKind::Float)
+        )
     }
 
     /// Returns whether a value is a float of the format, and no text.
@@ -260,7 +263,7 @@ impl ColumnProfile {
     /// whole numbers beside missing ones.
     pub fn is_whole(&self) -> bool {
         match self.kind {
-            Some(ColumnKind::Int) => true,
+            Some(ColumnKind::Boolean | ColumnKind::Int) => true,
             Some(ColumnKind::Float) => {
                 let largest = self.numbers.max.max(-self.numbers.min);
                 !self.is_typed_float && self.numbers.fractions == 0 && largest < WHOLE_MAX
@@ -272,7 +275,7 @@ impl ColumnProfile {
     /// As [`ColumnProfile::different_numbers`]; both are 0 unless all values are whole numbers of 64 bits.
     pub fn whole_numbers(&self) -> (usize, usize) {
         match self.kind {
-            Some(ColumnKind::Int) => self.different_numbers(),
+            Some(ColumnKind::Boolean | ColumnKind::Int) => self.different_numbers(),
             Some(ColumnKind::Float | ColumnKind::Text) | None => (0, 0),
         }
     }
@@ -282,7 +285,7 @@ impl ColumnProfile {
     pub fn different_numbers(&self) -> (usize, usize) {
         let texts = self.counts.keys();
         match self.kind {
-            Some(ColumnKind::Int) => {
+            Some(ColumnKind::Boolean | ColumnKind::Int) => {
                 let texts = texts.filter_map(|text| std::str::from_utf8(text).ok());
                 let numbers: HashSet<i64> = texts.filter_map(|text| text.parse().ok()).collect();
                 (numbers.len(), of_features(&numbers, |number| number as f32))

@@ -201,7 +201,7 @@ fn bytes_and_times_of_parquet_are_known_as_such() {
     let mut reader = TableReader::new(vec![path], Format::Parquet, None, None);
     let mut row = Vec::new();
     assert!(reader.read(&mut row).expect("it is read"));
-    let is_plain = |kind: &TypeKind| *kind == TypeKind::Other;
+    let is_plain = |kind: &TypeKind| matches!(kind, TypeKind::Text | TypeKind::Other);
     assert!(
         reader.kinds().values().all(is_plain),
         "{:?}",

@@ -393,7 +393,7 @@ fn durations_of_two_units_are_no_one_column_though_the_files_hold_plain_numbers(
     ] {
         let options = Options::new(vec![file.clone()], Format::Parquet);
         let read = TimeColumns::read(&options, 0).expect("readable");
-        assert_eq!(read.get("d"), Some(Some(Clock::Duration(unit))));
+        assert_eq!(read.get("d"), Some(Some(Meaning::Duration(unit))));
     }
     let files = [seconds.clone(), milliseconds];
     let told = copy_rows(&files, &out).expect_err("two units").to_string();

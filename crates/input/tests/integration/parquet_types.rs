@@ -508,7 +508,7 @@ fn uuids_are_their_texts_and_booleans_of_a_byte_are_0_and_1() {
             ("bytes_view", TypeKind::Bytes),
             ("fixed_bytes", TypeKind::Bytes),
             ("flag", TypeKind::Boolean),
-            ("json", TypeKind::Other),
+            ("json", TypeKind::Text),
             ("large_bytes", TypeKind::Bytes),
             ("list_of_bytes", TypeKind::Bytes),
             ("opaque_bytes", TypeKind::EncodedBytes),

@@ -6,7 +6,7 @@ use trainyard_parameter_store::{Held, Progress, Rejections, ShardPosition, State
 use trainyard_protocol::{convert, v1};
 use trainyard_variable::{StepNumber, Version};
 
-use super::{batch_from_wire, batch_to_wire};
+use super::{batch_from_wire, batch_to_wire, rejection_from_wire, rejection_to_wire};
 use crate::{Provenance, ServerStatus};
 
 /// Returns the message of the status of server `task`.
@@ -150,6 +150,7 @@ fn rejections_to_wire(rejections: &Rejections) -> v1::Rejections {
             .copied()
             .map(batch_to_wire)
             .collect(),
+        reason: rejections.reason.as_ref().map(rejection_to_wire),
     }
 }
 
@@ -165,6 +166,7 @@ fn rejections_from_wire(rejections: &v1::Rejections) -> Option<Rejections> {
             .copied()
             .map(batch_from_wire)
             .collect(),
+        reason: rejections.reason.as_ref().map(rejection_from_wire),
     })
 }
 

@@ -328,6 +328,9 @@ pub struct Rejections {
     /// batches of the latest rejected pushes
     #[prost(message, repeated, tag = "4")]
     pub latest: ::prost::alloc::vec::Vec<BatchId>,
+    /// why the last of them was rejected; absent = not known
+    #[prost(message, optional, tag = "5")]
+    pub reason: ::core::option::Option<Rejection>,
 }
 /// The reason why the values of a push were rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

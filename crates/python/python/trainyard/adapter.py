@@ -218,6 +218,11 @@ class Adapter:
         """Learns the columns and the width of the logits, and returns the dense variables."""
         raise NotImplementedError
 
+    def outputs(self) -> list[str]:
+        """Returns the names of the outputs of the model's own, which predictions have beside those of the head. Called after
+        `parameters`."""
+        return []
+
     def constants(self) -> dict[str, str]:
         """Returns a digest of each value that the model's code makes and no parameter is. Called after `parameters`."""
         return {}

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any, Protocol
 
 LOG = logging.getLogger("trainyard")
@@ -41,25 +42,27 @@ class Bar(Protocol):
 class Console:
     """Receives what a run would print. The native part calls it in the thread that has started the run."""
 
-    def __init__(self, bar: Bar | None) -> None:
+    def __init__(self, bar: Bar | None, edited: Callable[[str], str] = str) -> None:
         self._bar = bar
+        self._edited = edited
 
     @classmethod
-    def of(cls, quiet: bool, progress: bool | None) -> Console | None:
-        """Returns the console of a run; None if the run prints by itself, as the command does."""
+    def of(cls, quiet: bool, progress: bool | None, edited: Callable[[str], str] = str) -> Console | None:
+        """Returns the console of a run; None if the run prints by itself, as the command does. `edited` returns a message as it is
+        shown."""
         if not quiet and progress is None:
             return None
         bar = make_bar() if progress else None
-        return Quiet(bar) if quiet else cls(bar)
+        return Quiet(bar, edited) if quiet else cls(bar, edited)
 
     def log(self, level: str, line: str) -> None:
         """Receives a log line. Beside a display of progress, only those of warnings are shown."""
         if LEVELS[level] >= (logging.INFO if self._bar is None else logging.WARNING):
-            self._write(f"{level} {line}\n")
+            self._write(f"{level} {self._edited(line)}\n")
 
     def report(self, severity: str, text: str) -> None:
         """Receives a message about the job or its data."""
-        self._write(text)
+        self._write(self._edited(text))
 
     def print(self, text: str) -> None:
         """Receives the text of a result."""
@@ -89,12 +92,12 @@ class Quiet(Console):
 
     def log(self, level: str, line: str) -> None:
         """Logs a line."""
-        LOG.log(LEVELS[level], "%s", line)
+        LOG.log(LEVELS[level], "%s", self._edited(line))
 
     def report(self, severity: str, text: str) -> None:
         """Warns at the line that has called the package."""
         if severity == "warning":
-            warnings.warn(text.strip(), JobWarning, stacklevel=_level_of_caller())
+            warnings.warn(self._edited(text).strip(), JobWarning, stacklevel=_level_of_caller())
 
     def print(self, text: str) -> None:
         """Leaves the text of a result out."""

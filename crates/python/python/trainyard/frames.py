@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +21,126 @@ Separators = list[tuple[str, str]]
 """Columns of several ids in a field, with the text between them."""
 
 
-def settings(job: Job, given: Texts, folder: str, **parts: Any) -> list[str]:
+@dataclass(frozen=True)
+class Data:
+    """Data of an argument, and the part of the input that it takes the place of."""
+
+    argument: str
+    part: str
+    given: Any
+
+    def file(self, folder: str) -> Path:
+        """Returns the file that the data becomes."""
+        return Path(folder, f"{self.argument}.parquet")
+
+
+def settings(job: Job, given: Texts, folder: str, *data: Data, model_dir: str | None = None) -> list[str]:
     """Writes data into a folder, and returns the settings of a job, `given` and those by which it reads the data.
 
-    `parts` are the data of `[input.train]` and `[input.eval]` by their names.
-
     Raises TypeError if data is of no kind that can be read, ValueError if it has no rows, or texts that the job would split in other
-    files, and RuntimeError in a task of a cluster.
+    files or knows otherwise, or if the job names a format for it, and RuntimeError in a task of a cluster.
     """
-    found = {part: data for part, data in parts.items() if data is not None}
+    found = [each for each in data if each.given is not None]
     if not found:
         return texts(given)
+    _refuse_format(job, texts(given), found)
     if role_of(["run"], os.environ.get("TF_CONFIG")) != "alone":
         raise RuntimeError(
             "data of this process reaches no other task of the cluster that TF_CONFIG names: write it to files that all tasks read, for "
             "example frame.to_parquet(path), and name them in input.train.files"
         )
-    files = {part: Path(folder, f"{part}.parquet") for part in found}
-    own = ['input.format="parquet"', *(f"input.{part}.files={json.dumps([str(file)])}" for part, file in files.items())]
-    all_of_them = [*texts(given), *own]
-    separators = _separators(job, all_of_them)
-    for part, data in found.items():
-        _write(data, files[part], separators)
+    files = [f"input.{each.part}.files={json.dumps([str(each.file(folder))])}" for each in found]
+    all_of_them = [*texts(given), 'input.format="parquet"', *files]
+    described = _described(job, all_of_them)
+    separators = [] if described is None else described.separators()
+    days = _Days(described, model_dir)
+    for each in found:
+        days.refuse(each)
+        _write(each.given, each.file(folder), separators)
     return all_of_them
 
 
-def settings_of_scores(job: Job, given: Texts, folder: str, data: Any) -> list[str]:
+def settings_of_scores(job: Job, given: Texts, folder: str, data: Any, model_dir: str | None = None) -> list[str]:
     """As `settings`, for an evaluation or a prediction. Training files are not read, and the job may lack them."""
-    if data is None:
-        return texts(given)
-    unread = f"input.train.files={json.dumps([str(Path(folder, 'eval.parquet'))])}"
-    return settings(job, [*texts(given), unread], folder, eval=data)
+    own = Data("data", "eval", data)
+    unread = [] if data is None else [f"input.train.files={json.dumps([str(own.file(folder))])}"]
+    return settings(job, [*texts(given), *unread], folder, own, model_dir=model_dir)
 
 
-def _separators(job: Job, settings: list[str]) -> list[tuple[str, str]]:
-    """Returns the columns of several ids in a field, with the text between them. Of a wrong job, the run tells the mistakes."""
+def renamed(text: str, folder: str) -> str:
+    """Returns a message about data without the path of its file, which is gone: the argument alone."""
+    return re.sub(re.escape(folder + os.sep) + r"(data|eval_data)\.parquet", r"\1", text)
+
+
+def _refuse_format(job: Job, given: list[str], data: Sequence[Data]) -> None:
+    """Refuses settings of files beside data that takes their place, and the format of a job that has no files."""
+    names = {f"input.{each.part}.files": each.argument for each in data}
+    for setting in given:
+        key = setting.partition("=")[0].strip()
+        if key == "input.format" or key in names:
+            raise ValueError(
+                f"`{setting}` has no effect beside {names.get(key, data[0].argument)}=, which takes the place of files and has the keys of "
+                "Parquet: leave one of them out"
+            )
+    own = job.get("input") if isinstance(job, Mapping) else None
+    if not isinstance(own, Mapping) or own.get("format", "parquet") == "parquet":
+        return
+    if not any(isinstance(part, Mapping) and part.get("files") for part in own.values()):
+        raise ValueError(
+            f"input.format = {json.dumps(own['format'])} has no effect: the job has no files, and data has the keys of Parquet. Leave the "
+            "key out"
+        )
+
+
+def _described(job: Job, settings: list[str]) -> _native.TrainedJob | None:
+    """Returns what a job says of its columns; None of a wrong job, whose mistakes the run tells."""
     with job_file(job) as path:
         try:
-            return _native.TrainedJob.of_file(path, settings).separators()
+            return _native.TrainedJob.of_file(path, settings)
         except ValueError:
-            return []
+            return None
+
+
+class _Days:
+    """Times of pandas and numpy that are ids of a model which was trained on a file of texts.
+
+    They become texts with the time of the day, which a file may lack: pandas writes days where all times of a column are midnight.
+    Any other type of times is no text, and compared by the run.
+    """
+
+    def __init__(self, described: _native.TrainedJob | None, model_dir: str | None) -> None:
+        self._described = described
+        self._model_dir = model_dir
+
+    def refuse(self, data: Data) -> None:
+        """Refuses midnights.
+
+        Raises ValueError.
+        """
+        if self._described is None or not isinstance(data.given, Mapping) and type(data.given).__module__.partition(".")[0] != "pandas":
+            return
+        for name in self._described.columns_of_texts():
+            column = data.given[name] if name in data.given else None
+            if getattr(getattr(column, "dtype", None), "kind", None) == "M" and _are_midnights(name, column) and self._knows_texts():
+                raise ValueError(
+                    f"the column `{name}` of {data.argument} holds times that are all midnight, and the model was trained on texts: as "
+                    "pandas writes them into a file they are days, and here they become `2024-02-29 00:00:00`. Make texts of them as the "
+                    f'file has them, for example frame[{name!r}].dt.strftime("%Y-%m-%d")'
+                )
+
+    def _knows_texts(self) -> bool:
+        """Returns whether the newest checkpoint was trained on files of texts."""
+        assert self._described is not None
+        try:
+            lines = _native.Checkpoint(os.fspath(self._model_dir or self._described.model_dir())).job
+        except _native.CheckpointError:
+            return False
+        return not {'input.format="csv"', 'input.format="tsv"'}.isdisjoint(lines)
+
+
+def _are_midnights(name: str, column: Any) -> bool:
+    found = [str(cell) for cell in cells(name, column) if cell is not None]
+    return all(re.fullmatch(r"[-+0-9]+ 00:00:00(\+00:00)?", text) for text in found if text != "NaT") and bool(found)
 
 
 def _write(data: Any, file: Path, separators: Separators) -> None:

@@ -80,10 +80,11 @@ def train(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "report.json")
         further = ["--report", str(path)]
-        console = Console.of(quiet, progress)
-        settings = frames.settings(job, settings, folder, train=data, eval=eval_data)
+        console = Console.of(quiet, progress, lambda text: frames.renamed(text, folder))
+        own = (frames.Data("data", "train", data), frames.Data("eval_data", "eval", eval_data))
+        settings = frames.settings(job, settings, folder, *own, model_dir=model_dir)
         runner = runner or _observed(callbacks)
-        run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
+        run("train", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console, folder=folder)
         report = dict(json.loads(path.read_text()))
         report["eval"] = report.get("eval") or None
         return report
@@ -106,9 +107,9 @@ def evaluate(
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "metrics.json")
         further = ["--format", "json", "--output", str(output), *_of_step(step)]
-        console = Console.of(quiet, None)
-        settings = frames.settings_of_scores(job, settings, folder, data)
-        run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
+        console = Console.of(quiet, None, lambda text: frames.renamed(text, folder))
+        settings = frames.settings_of_scores(job, settings, folder, data, model_dir)
+        run("evaluate", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console, folder=folder)
         return dict(json.loads(output.read_text())["metrics"])
 
 
@@ -134,7 +135,7 @@ def predict(
     # What is predicted is data as it is now, whenever the first prediction is asked for.
     folder = tempfile.TemporaryDirectory()
     try:
-        settings = frames.settings_of_scores(job, settings, folder.name, data)
+        settings = frames.settings_of_scores(job, settings, folder.name, data, model_dir)
     except BaseException:
         folder.cleanup()
         raise
@@ -145,8 +146,17 @@ def predict(
 
     def predictions() -> Iterator[dict[str, Any]]:
         with folder:
-            console = Console.of(quiet, None)
-            run("predict", job, model_dir=model_dir, settings=settings, further=further, runner=runner, console=console)
+            console = Console.of(quiet, None, lambda text: frames.renamed(text, folder.name))
+            run(
+                "predict",
+                job,
+                model_dir=model_dir,
+                settings=settings,
+                further=further,
+                runner=runner,
+                console=console,
+                folder=folder.name,
+            )
             with output.open() as lines:
                 for line in lines:
                     yield json.loads(line)
@@ -192,8 +202,10 @@ def run(
     further: Sequence[str] = (),
     runner: Runner = PACKAGE,
     console: Console | None = None,
+    folder: str | None = None,
 ) -> None:
-    """Runs a command of the command line on a job in this process. `console` receives what it would print.
+    """Runs a command of the command line on a job in this process. `console` receives what it would print, and `folder` has the
+    files that data of arguments has become.
 
     Raises JobError if the command fails.
     """
@@ -209,7 +221,13 @@ def run(
             if console is not None:
                 console.close()
     if ended.code != 0:
-        raise JobError(command, ended)
+        raise JobError(command, ended if folder is None else _renamed(ended, folder))
+
+
+def _renamed(ended: Ended, folder: str) -> Ended:
+    """Returns the end of a run whose messages name arguments in the place of their files."""
+    problems = [(code, frames.renamed(message, folder), place) for code, message, place in ended.problems]
+    return Ended(ended.code, frames.renamed(ended.messages, folder), problems)
 
 
 def run_task(job: Job, runner: Runner = PACKAGE) -> None:

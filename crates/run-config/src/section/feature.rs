@@ -193,9 +193,11 @@ pub(crate) fn read_all(
         files.made.clear();
     }
     if complete {
+        let table_of = |feature: usize| &sections[tables[feature]];
         if needed {
-            let table_of = |feature: usize| &sections[tables[feature]];
             part::check_use(root, table_of, &features, model);
+        }
+        if needed || model.is_some_and(ModelKind::is_custom) {
             part::warn_of_unused(root, table_of, &features, model);
         }
         cross::settle(root, &mut features);

@@ -2222,6 +2222,17 @@ fn keys_of_hidden_layers_are_idle_in_a_cross_network_without_them() {
 }
 
 #[test]
+fn wide_is_told_as_idle_in_a_custom_model() {
+    let job = parse(CENSUS, &["model={ kind = \"custom_classifier\" }"]).unwrap();
+    let is_told = |told: &Diagnostic| {
+        let message = &told.message;
+        message.starts_with("`wide` of feature")
+            && message.contains("a custom_classifier has no such part")
+    };
+    assert!(job.warnings().iter().any(is_told), "{:?}", job.warnings());
+}
+
+#[test]
 fn values_of_embeddings_are_idle_where_each_embedding_has_its_own() {
     let initializer = "model.embedding_initializer={ kind = \"zeros\" }";
     assert!(warnings_of(&[initializer]).is_empty());

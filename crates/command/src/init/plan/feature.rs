@@ -343,7 +343,7 @@ pub(crate) fn is_id(name: &str) -> bool {
 fn is_categorical(column: &ColumnProfile) -> bool {
     match column.kind {
         Some(ColumnKind::Text) => true,
-        Some(ColumnKind::Int) => is_id(&column.name) || is_ragged(column),
+        Some(ColumnKind::Boolean | ColumnKind::Int) => is_id(&column.name) || is_ragged(column),
         Some(ColumnKind::Float) => column.is_whole() && is_id(&column.name),
         None => false,
     }

@@ -6,7 +6,8 @@
 use super::arrow_schema::{
     FIELD_CHILDREN, FIELD_DICTIONARY, FIELD_METADATA, FIELD_NAME, FIELD_NULLABLE, FIELD_TYPE,
     FIELD_TYPE_NUMBER, FLOAT_PRECISION, INT_BITS, INT_SIGNED, MESSAGE_HEADER, MESSAGE_HEADER_TYPE,
-    MESSAGE_VERSION, SCHEMA_FIELDS, TYPE_BINARY, TYPE_FLOAT, TYPE_INT, TYPE_LIST, TYPE_UTF8, Table,
+    MESSAGE_VERSION, SCHEMA_FIELDS, TYPE_BINARY, TYPE_BOOL, TYPE_FLOAT, TYPE_INT, TYPE_LIST,
+    TYPE_UTF8, Table,
 };
 use crate::{ColumnKind, ColumnLayout};
 
@@ -89,6 +90,7 @@ fn plain<'a>(name: &str, column: &ColumnLayout) -> Node<'a> {
         return plain_field(name, TYPE_LIST, Vec::new(), children);
     }
     let (number, members) = match column.kind {
+        Some(ColumnKind::Boolean) => (TYPE_BOOL, Vec::new()),
         Some(ColumnKind::Int) => (
             TYPE_INT,
             vec![(INT_BITS, Member::Int(64)), (INT_SIGNED, Member::Byte(1))],

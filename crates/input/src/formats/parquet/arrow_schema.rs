@@ -39,6 +39,7 @@ pub(super) const TYPE_INT: u8 = 2;
 pub(super) const TYPE_FLOAT: u8 = 3;
 pub(super) const TYPE_BINARY: u8 = 4;
 pub(super) const TYPE_UTF8: u8 = 5;
+pub(super) const TYPE_BOOL: u8 = 6;
 const TYPE_TIMESTAMP: u8 = 10;
 pub(super) const TYPE_LIST: u8 = 12;
 const TYPE_STRUCT: u8 = 13;

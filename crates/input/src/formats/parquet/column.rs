@@ -201,13 +201,13 @@ fn kind_of_bytes(leaf: &ColumnDescriptor, arrow: Option<&ArrowColumn>) -> TypeKi
         | (_, ConvertedType::UTF8 | ConvertedType::JSON | ConvertedType::ENUM) => {
             match is_extension {
                 true => TypeKind::Extension,
-                false => TypeKind::Other,
+                false => TypeKind::Text,
             }
         }
         _ if is_extension => TypeKind::EncodedBytes,
         _ if leaf.physical_type() == Physical::FIXED_LEN_BYTE_ARRAY => TypeKind::Bytes,
         _ if arrow.is_some_and(|arrow| arrow.holds_bytes) => TypeKind::Bytes,
-        _ => TypeKind::Other,
+        _ => TypeKind::Text,
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::Result as Outcome;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -24,6 +24,7 @@ const GROUP_BYTES: usize = 64 << 20;
 
 /// Buffered values of a column.
 enum Gathered {
+    Boolean(Vec<bool>),
     Int(Vec<i64>),
     Float(Vec<f64>),
     Text(Vec<ByteArray>),
@@ -84,6 +85,7 @@ impl ParquetWriter {
         let column = |column: &ColumnLayout| Column {
             list: column.list,
             gathered: match column.kind {
+                Some(ColumnKind::Boolean) => Gathered::Boolean(Vec::new()),
                 Some(ColumnKind::Int) => Gathered::Int(Vec::new()),
                 Some(ColumnKind::Float) => Gathered::Float(Vec::new()),
                 Some(ColumnKind::Text) | None => Gathered::Text(Vec::new()),
@@ -121,6 +123,11 @@ impl ParquetWriter {
             let definitions = Some(column.definitions.as_slice());
             let repetitions = column.list.then_some(column.repetitions.as_slice());
             match &column.gathered {
+                Gathered::Boolean(values) => {
+                    writer
+                        .typed::<BoolType>()
+                        .write_batch(values, definitions, repetitions)?;
+                }
                 Gathered::Int(values) => {
                     writer
                         .typed::<Int64Type>()
@@ -190,6 +197,7 @@ impl Column {
             }
             self.definitions.push(defined);
             match &mut self.gathered {
+                Gathered::Boolean(values) => values.push(int(value) != 0),
                 Gathered::Int(values) => values.push(int(value)),
                 Gathered::Float(values) => values.push(float(value).unwrap_or(f64::NAN)),
                 Gathered::Text(values) => {
@@ -207,6 +215,7 @@ impl Column {
         self.definitions.clear();
         self.repetitions.clear();
         match &mut self.gathered {
+            Gathered::Boolean(values) => values.clear(),
             Gathered::Int(values) => values.clear(),
             Gathered::Float(values) => values.clear(),
             Gathered::Text(values) => values.clear(),
@@ -219,6 +228,7 @@ impl Column {
 fn field(column: &ColumnLayout) -> Outcome<TypePtr> {
     let primitive = |name: &str, repetition| {
         let (physical, converted) = match column.kind {
+            Some(ColumnKind::Boolean) => (Physical::BOOLEAN, ConvertedType::NONE),
             Some(ColumnKind::Int) => (Physical::INT64, ConvertedType::NONE),
             Some(ColumnKind::Float) => (Physical::DOUBLE, ConvertedType::NONE),
             Some(ColumnKind::Text) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),

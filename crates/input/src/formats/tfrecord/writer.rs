@@ -168,7 +168,7 @@ fn example(layout: &Layout, row: &[Cell], out: &mut Vec<u8>, scratch: &mut Vec<u
                 }
                 field(1, scratch, &mut list);
             }
-            ColumnKind::Int => {
+            ColumnKind::Boolean | ColumnKind::Int => {
                 scratch.clear();
                 values.for_each(|value| varint(int(value) as u64, scratch));
                 field(1, scratch, &mut list);
@@ -177,7 +177,7 @@ fn example(layout: &Layout, row: &[Cell], out: &mut Vec<u8>, scratch: &mut Vec<u
         let number = match kind {
             ColumnKind::Text => 1,
             ColumnKind::Float => 2,
-            ColumnKind::Int => 3,
+            ColumnKind::Boolean | ColumnKind::Int => 3,
         };
         field(number, &list, &mut feature);
         field(1, column.name.as_bytes(), &mut entry);

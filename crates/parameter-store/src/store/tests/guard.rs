@@ -322,6 +322,9 @@ fn it_is_told_whose_pushes_are_refused_how_often_and_of_which_batches() {
             .collect::<Vec<_>>(),
         [5, 7, 9, 11, 13, 15, 17, 19]
     );
+    let reason = told[0].reason.expect("the reason of the last one");
+    assert_eq!(reason.fault, Fault::Nonfinite);
+    assert!(reason.value().is_nan());
     // Rejections before the window do not count.
     for seq in 21..=76 {
         step(&store, &worker(0, 1), seq, batch(0, seq - 1), &[1.0; 4]).unwrap();

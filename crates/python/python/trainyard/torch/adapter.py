@@ -65,6 +65,8 @@ class Adapter(adapter.Adapter):
         self._ids: list[str] = []
         self._units = 1
         self._form = OutputForm(self._tasks, 1)
+        self._outputs: list[str] = []
+        """Names of the outputs of the module's own."""
         self._parameters: Parameters | None = None
         self._logits: torch.Tensor | None = None
 
@@ -98,6 +100,10 @@ class Adapter(adapter.Adapter):
         self._parameters = Parameters(self._module, self._twin)
         self._twin = self._module
         return self._parameters.described
+
+    def outputs(self) -> list[str]:
+        """Returns the names of the outputs of the module's own."""
+        return self._outputs
 
     def constants(self) -> dict[str, str]:
         """Returns a digest of each tensor, number and list of the module that is no parameter, and of what its code names."""
@@ -155,7 +161,7 @@ class Adapter(adapter.Adapter):
 
     def _build(self, module: Module, batch: Batch) -> None:
         """Calls a build of the module with a batch of zeros."""
-        self._form.read(module(batch), batch.rows)
+        self._outputs = list(self._form.read(module(batch), batch.rows).others)
 
     def _trained(self, features: Input, values: Sequence[Array]) -> tuple[Outputs, Batch]:
         self._set_training(True)

@@ -97,6 +97,8 @@ class OutputForm:
         logits = [_logits(f"the logits `{name}`", given[name], rows, units) for name, units in self._units.items()]
         others = {name: each for name, each in given.items() if name not in self._units}
         for name, each in others.items():
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"the outputs of forward must have texts as names, given {name!r}")
             if not isinstance(each, torch.Tensor) or each.dim() == 0 or each.shape[0] != rows:
                 shape = list(each.shape) if isinstance(each, torch.Tensor) else type(each).__name__
                 raise ValueError(f"the output `{name}` of forward must be a tensor of [{rows}, ...], given {shape}")
@@ -104,11 +106,14 @@ class OutputForm:
 
 
 def _logits(what: str, given: Any, rows: int, units: int) -> torch.Tensor:
-    """Returns logits, `[rows]` or `[rows, units]`, as they are."""
+    """Returns logits, `[rows]` or `[rows, units]`, as floats of 32 bits."""
     if isinstance(given, torch.Tensor):
         shape = tuple(given.shape)
         if shape == (rows, units) or (units == 1 and shape == (rows,)):
-            return given
+            if not given.is_floating_point():
+                raise ValueError(f"forward must return {what} as floats, given {given.dtype}: integers have no gradient")
+            # Loss, head and servers compute in 32 bits. The gradient has the type that the module computes in.
+            return given.float()
     found = list(given.shape) if isinstance(given, torch.Tensor) else type(given).__name__
     kind = "logits" if what == "logits" else what
     raise ValueError(f"forward must return {kind} of shape [{rows}, {units}], as the label needs, given {found}")
