@@ -291,10 +291,7 @@ save_checkpoints_steps = 1_000_000
     // Those of the ids that occur once, and the first ones of the others, before and with their admission. Where the other task has read
     // an id for the second time before the first gradient comes, that one has a row.
     let dropped = sum(&tasks, "trainyard_dynamic_gradients_dropped_total");
-    assert!(
-        (ONCE..=ONCE + 4 * OFTEN).contains(&dropped),
-        "{dropped}"
-    );
+    assert!((ONCE..=ONCE + 4 * OFTEN).contains(&dropped), "{dropped}");
     tasks.kill_all();
 }
 

@@ -52,7 +52,7 @@ const SECONDS_OF_TWO_STAGES: u64 = 3 * SECONDS;
 
 /// Line below the table of a first stage that no second one follows.
 const ALONE_AHEAD: &str =
-    "No other kind of model with layers came near the one ahead, which is chosen.";
+    "No other kind of model with layers came near the one ahead, or none was tried: it is chosen.";
 
 /// Log filter of `init`: models that are measured are quiet, and what is wrong with one is in its row of the table.
 pub(crate) const LOG_FILTER: &str = "warn,trainyard_trainer=error,trainyard_chief=error,trainyard_evaluator=error,\
@@ -263,6 +263,7 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
         plan: plan.clone(),
         design: Design::by_rules(&plan),
         finalists: Vec::new(),
+        is_cut: false,
         lines: vec![why],
         is_no_better: None,
     };
@@ -309,6 +310,10 @@ fn work(arguments: &Init, stop: &StopSource) -> Result<(), Diagnostic> {
             }
             let mut first = choose(sample, Stage::First, total / 3)?;
             let finalists = std::mem::take(&mut first.finalists);
+            if finalists.len() < 2 && first.is_cut {
+                // The same once more, with twice the time.
+                return choose(sample, Stage::Only, total);
+            }
             if finalists.len() < 2 {
                 first.lines.push(ALONE_AHEAD.to_owned());
                 return Ok(first);
@@ -541,6 +546,64 @@ mod tests {
 
     fn content(path: &Path) -> String {
         std::fs::read_to_string(path).expect("the file is there")
+    }
+
+    #[test]
+    fn the_first_line_names_the_columns_whichever_of_its_fields_are_quoted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.csv");
+        let out = folder.path().join("job");
+        for delimiter in [",", ";", "|", "\t"] {
+            for (header, record) in [
+                (["\"x\"", "\"c\"", "\"label\""], ["", "\""]),
+                (["\"x\"", "c", "label"], ["", ""]),
+                (["x", "\"c\"", "label"], ["", ""]),
+                (["x", "c", "label"], ["", ""]),
+                (["x", "c", "label"], ["\"", ""]),
+                (["\"x\"", "\"c\"", "\"label\""], ["\"", "\""]),
+            ] {
+                let [of_number, of_text] = record;
+                let rows: String = (0..200)
+                    .map(|row| {
+                        let x = format!("{of_number}0.{}{of_number}", 1000 + row);
+                        let c = format!("{of_text}{}{of_text}", ["a", "b"][row / 2 % 2]);
+                        [x, c, (row % 2).to_string()].join(delimiter) + "\n"
+                    })
+                    .collect();
+                std::fs::write(&data, header.join(delimiter) + "\n" + &rows).expect("written");
+                let more = [&data, Path::new("--force"), Path::new("--out"), &out];
+                run(&more).unwrap_or_else(|problem| {
+                    panic!("{header:?} {record:?} {delimiter:?}: {}", problem.render())
+                });
+                let job = content(&out.join("job.toml"));
+                for column in [
+                    "column = \"x\"",
+                    "column = \"c\"",
+                    "label = { column = \"label\"",
+                ] {
+                    assert!(
+                        job.contains(column),
+                        "{header:?} {record:?} {delimiter:?}: {job}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_rare_class_is_judged_by_the_exact_area() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("all.csv");
+        for (every, metric) in [(100, "auc_exact"), (3, "auc")] {
+            let rows: String = (0..20_000)
+                .map(|row| format!("{},{}\n", row % 97, u8::from(row % every == 0)))
+                .collect();
+            std::fs::write(&data, format!("x,label\n{rows}")).expect("written");
+            let out = folder.path().join(metric);
+            run(&[&data, Path::new("--out"), &out]).expect("a job");
+            let job = content(&out.join("job.toml"));
+            assert!(job.contains(&format!("metric = \"{metric}\"")), "{job}");
+        }
     }
 
     #[test]

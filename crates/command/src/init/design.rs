@@ -176,6 +176,9 @@ impl Design {
         if shape == Shape::WideAndDeep {
             return text;
         }
+        if self.family == Family::WideAndDeep {
+            text += ", embeddings of numbers too";
+        }
         let rules = Self::of(self.family);
         if self.family.has_embeddings() && self.dimension != rules.dimension {
             text += &format!(", dimension {}", self.dimension);

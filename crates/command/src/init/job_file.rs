@@ -60,6 +60,10 @@ const MEASURED_EXAMPLES: u64 = 200_000;
 /// Evaluations of a measurement without early stopping, so that one that time ends has a result.
 const MEASURED_EVALUATIONS: u64 = 4;
 
+/// Share of a class below which it is rare, and most training records of a job whose evaluation has an exact area.
+const RARE_SHARE: f64 = 0.05;
+const EXACT_ROWS_MAX: u64 = 20_000_000;
+
 /// Widths of the layers that weigh the ids of a history, which are computed for each of its places.
 const ATTENTION_UNITS: [u64; 2] = [32, 16];
 
@@ -642,15 +646,30 @@ impl JobFile<'_> {
         self.write_evaluation(text);
     }
 
+    /// Returns the area under the ROC curve that decides. Predictions of a rare class lie between few of the thresholds of `auc`, where
+    /// `auc_exact` keeps their order, of at most 20 million records.
+    fn area(&self, share: f64) -> &'static str {
+        let is_rare = share.min(1.0 - share) < RARE_SHARE;
+        let is_counted = self
+            .parts
+            .train_rows
+            .is_some_and(|rows| rows <= EXACT_ROWS_MAX);
+        if is_rare && is_counted {
+            "auc_exact"
+        } else {
+            "auc"
+        }
+    }
+
     fn write_evaluation(&self, text: &mut String) {
         let metric = match self.plan.label.task {
-            Task::Binary { .. } => "auc",
+            Task::Binary { share, .. } => self.area(share),
             Task::Classes { .. } => "accuracy",
             Task::Number { .. } => "average_loss",
         };
         if self.stops_early() {
             let (metric, why) = match self.plan.label.task {
-                Task::Binary { .. } => ("auc", "the AUC has not risen"),
+                Task::Binary { .. } => (metric, "the AUC has not risen"),
                 Task::Classes { .. } | Task::Number { .. } => {
                     ("average_loss", "the loss has not fallen")
                 }

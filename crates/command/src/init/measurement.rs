@@ -65,6 +65,8 @@ pub(super) struct Choice {
     pub(super) design: Design,
     /// The best candidates, the winner first.
     pub(super) finalists: Vec<Candidate>,
+    /// Time ended the search, or a candidate of it.
+    pub(super) is_cut: bool,
     /// The table and its caption, one entry per line.
     pub(super) lines: Vec<String>,
     /// No candidate is better than the baseline.
@@ -258,9 +260,9 @@ impl Bench<'_> {
     }
 
     fn choice(&self, search: &Search, first: &Candidate) -> Choice {
-        let winner = search.best();
-        let chosen = winner.map_or(first, |trial| &trial.candidate);
         let baseline = self.baseline();
+        let winner = search.chosen(baseline.value);
+        let chosen = winner.map_or(first, |trial| &trial.candidate);
         let is_no_better = match winner.map(|trial| &trial.outcome) {
             Some(Ok(measured))
                 if search.is_better_than_constant(measured.value, baseline.value) =>
@@ -280,6 +282,7 @@ impl Bench<'_> {
             plan: self.plan_of(chosen),
             design: chosen.design,
             finalists: search.finalists(),
+            is_cut: search.is_cut(),
             lines: self.table(search, baseline),
             is_no_better,
         }
@@ -346,7 +349,7 @@ impl Bench<'_> {
                 String::new(),
             ),
         ];
-        let winner = search.best();
+        let winner = search.chosen(baseline.value);
         for trial in search.trials() {
             let Candidate {
                 shape,

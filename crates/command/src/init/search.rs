@@ -390,6 +390,25 @@ impl Search {
         }
     }
 
+    /// Returns the trial of the job: the winner, unless it is no better than a constant and others are, of which it is the best one. Their
+    /// caution is for models that may make more of more data, and one that knows nothing gives no reason for it.
+    pub(crate) fn chosen(&self, constant: f64) -> Option<&Trial> {
+        let best = self.best()?;
+        let value = |trial: &Trial| trial.outcome.as_ref().ok().map(|measured| measured.value);
+        let knows = |trial: &&Trial| {
+            value(trial).is_some_and(|value| self.is_better_than_constant(value, constant))
+        };
+        if knows(&best) {
+            return Some(best);
+        }
+        let others = self.trials.iter().filter(knows);
+        let better = others.reduce(|one, other| match (value(one), value(other)) {
+            (Some(first), Some(second)) if self.is_ahead(second, first, 0.0) => other,
+            _ => one,
+        });
+        Some(better.unwrap_or(best))
+    }
+
     /// Returns the candidates that differ from the best in one respect.
     fn vary(&self, best: &Candidate, axis: Axis) -> Vec<Candidate> {
         if best.shape != Shape::Factorized {

@@ -466,7 +466,7 @@ fn last_line(file: &Path) -> std::io::Result<Option<Vec<u8>>> {
     Ok(line.map(|place| end[place + 1..].to_vec()))
 }
 
-/// Reads the first lines of a file.
+/// Reads the first lines of a file, with their quotes: a line whose first field is quoted would be no record of one field.
 fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
     let whole = TextStyle {
         delimiter: Some(NO_DELIMITER),
@@ -474,7 +474,7 @@ fn lines(file: &Path) -> Result<Vec<Vec<u8>>, Diagnostic> {
     };
     let columns = Some(vec!["line".to_owned()]);
     let files = vec![file.to_owned()];
-    let mut reader = TableReader::new(files, Format::Csv, None, columns).in_style(whole);
+    let mut reader = TableReader::new(files, Format::Tsv, None, columns).in_style(whole);
     let mut lines = Vec::new();
     let mut row = Vec::new();
     while lines.len() < LINES_MAX {

@@ -134,11 +134,11 @@ impl RecordFormat for Delimited {
 }
 
 impl Delimited {
-    /// Returns the format with another delimiter. That of TSV is the tab.
+    /// Returns the format with another delimiter. Jobs have none for TSV; what reads lines as they are gives one that they lack.
     fn with(self, delimiter: Option<u8>) -> Self {
-        match (self.quotes, delimiter) {
-            (Quotes::Allowed, Some(delimiter)) => Self { delimiter, ..self },
-            _ => self,
+        Self {
+            delimiter: delimiter.unwrap_or(self.delimiter),
+            ..self
         }
     }
 

@@ -471,3 +471,26 @@ fn among_finalists_the_winner_comes_first_and_stays_unless_another_is_ahead_by_m
     let (_, best) = chosen(0.02, 0.02);
     assert_eq!(best, (Family::DeepFm, 0), "two deviations are chance");
 }
+
+#[test]
+fn a_winner_that_knows_no_more_than_a_constant_gives_way_to_a_model_that_does() {
+    let of = |fm: f64, rules: f64| {
+        let space = Space {
+            samples_a_part: true,
+            ..space(self::rules(), Vec::new())
+        };
+        let mut search = Search::new(space, Metric::Auc, 0.005, 30 * SECOND);
+        run(&mut search, |candidate| {
+            measured(match candidate.design.family {
+                Family::Fm if candidate.design.penalty > 0.0 => fm,
+                _ => rules,
+            })
+        });
+        let chosen = search.chosen(0.5).expect("a trial");
+        (best(&search).design.family, chosen.candidate.design.family)
+    };
+    assert_eq!(of(0.54, 0.51), (Family::DeepFm, Family::Fm));
+    // It knows something: what it may make of more data counts.
+    assert_eq!(of(0.56, 0.53), (Family::DeepFm, Family::DeepFm));
+    assert_eq!(of(0.51, 0.505), (Family::DeepFm, Family::DeepFm));
+}
