@@ -11,6 +11,21 @@ use trainyard_tests::{Ledger, Program, Supervisor, get, metric, program, write_j
 use crate::observability::{LIMIT, POLL_INTERVAL};
 use crate::serving::{Server, client, trained};
 
+const CHIEF: Task = Task {
+    role: Role::Chief,
+    index: 0,
+};
+
+/// Starts a job whose checkpoint of the end comes late: all steps are done by then, and every task still answers.
+fn start_with_a_late_end(tasks: &mut Supervisor) {
+    let late = [
+        "env",
+        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
+    ];
+    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
+    tasks.start_all();
+}
+
 /// A page of metrics.
 struct Scraped(String);
 
@@ -36,10 +51,6 @@ impl Scraped {
 
 trial!(steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one);
 fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() {
-    const CHIEF: Task = Task {
-        role: Role::Chief,
-        index: 0,
-    };
     const SERVERS: usize = 2;
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Ledger {
@@ -57,13 +68,7 @@ fn steps_examples_pushes_and_checkpoints_of_a_job_are_counted_to_the_last_one() 
     };
     let program = Path::new(env!("CARGO_BIN_EXE_nemesis"));
     let mut tasks = Supervisor::new(program, folder.path(), &job, counts, &[]);
-    // The checkpoint of the end comes late: all steps are done by then, and every task still answers.
-    let late = [
-        "env",
-        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
-    ];
-    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
-    tasks.start_all();
+    start_with_a_late_end(&mut tasks);
     let steps_of = |tasks: &Supervisor| -> u64 {
         let training = [tasks.of_role(Role::Worker), vec![CHIEF]].concat();
         let pages = training
@@ -221,10 +226,6 @@ fn requests_rows_and_refusals_of_a_server_of_predictions_are_counted_to_the_last
 
 trial!(rows_of_a_dynamic_table_and_gradients_without_a_row_are_counted);
 fn rows_of_a_dynamic_table_and_gradients_without_a_row_are_counted() {
-    const CHIEF: Task = Task {
-        role: Role::Chief,
-        index: 0,
-    };
     /// Ids that occur often, and ids that occur once and so have no row.
     const OFTEN: u64 = 40;
     const ONCE: u64 = 100;
@@ -266,13 +267,7 @@ save_checkpoints_steps = 1_000_000
         evaluators: 0,
     };
     let mut tasks = Supervisor::new(&program("trainyard"), folder.path(), &path, counts, &[]);
-    // The checkpoint of the end comes late: all steps are done by then, and every server still answers.
-    let late = [
-        "env",
-        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
-    ];
-    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
-    tasks.start_all();
+    start_with_a_late_end(&mut tasks);
     let steps = (OFTEN * TIMES + ONCE).div_ceil(BATCH);
     tasks.wait_until("all steps are done", LIMIT, |tasks| {
         let told = metric(tasks.admin(CHIEF), "trainyard_global_step");
@@ -297,10 +292,6 @@ save_checkpoints_steps = 1_000_000
 
 trial!(rows_that_a_full_table_gives_away_and_rows_that_expire_are_counted_to_the_last_one);
 fn rows_that_a_full_table_gives_away_and_rows_that_expire_are_counted_to_the_last_one() {
-    const CHIEF: Task = Task {
-        role: Role::Chief,
-        index: 0,
-    };
     /// Each record has a user and an item that no other record has.
     const IDS: u64 = 1200;
     const BATCH: u64 = 20;
@@ -344,13 +335,7 @@ save_checkpoints_steps = 1_000_000
         evaluators: 0,
     };
     let mut tasks = Supervisor::new(&program("trainyard"), folder.path(), &path, counts, &[]);
-    // The checkpoint of the end comes late: all steps are done by then, and the server still answers.
-    let late = [
-        "env",
-        "FAILPOINTS=chief.ckpt.before_manifest=1*off->sleep(15000)",
-    ];
-    tasks.wrap_next(CHIEF, late.map(str::to_owned).to_vec());
-    tasks.start_all();
+    start_with_a_late_end(&mut tasks);
     let server = tasks.of_role(Role::Ps)[0];
     let rows = |page: &Scraped, of: &str| page.sum("trainyard_dynamic_rows", &[of]);
     let evicted = |page: &Scraped, of: &str, reason: &str| {
